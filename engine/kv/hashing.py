@@ -1,0 +1,52 @@
+"""Chained hashes of whole blocks: equal hash, almost surely the same tokens from position 0 on.
+
+The chain starts at a root that covers everything else KV depends on: the model, the KV scheme, the
+rope regime, the block size and the salt that keeps users apart. A hash only finds a block; whoever
+uses it compares tokens and parent too.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NewType
+
+BlockHash = NewType("BlockHash", bytes)
+
+_DIGEST_BYTES = 16
+
+
+def root_hash(identity: str, block_size: int, salt: str) -> BlockHash:
+    """`identity` names the model, its KV scheme and its rope regime."""
+    return _digest(repr((identity, block_size, salt)).encode())
+
+
+def hash_block(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
+    return _digest(parent + array("q", token_ids).tobytes())
+
+
+class PrefixHashes:
+    """The hashes of one growing token list; each whole block is hashed once, when first asked."""
+
+    __slots__ = ("_block_size", "_hashes", "root", "salt")
+
+    def __init__(self, identity: str, block_size: int, salt: str) -> None:
+        self.salt = salt
+        self.root = root_hash(identity, block_size, salt)
+        self._block_size = block_size
+        self._hashes: list[BlockHash] = []
+
+    def at(self, token_ids: Sequence[int], index: int) -> BlockHash:
+        """Of whole block `index`. Tokens may be appended between calls, never changed."""
+        hashes, block_size = self._hashes, self._block_size
+        while len(hashes) <= index:
+            start = len(hashes) * block_size
+            parent = hashes[-1] if hashes else self.root
+            hashes.append(hash_block(parent, token_ids[start : start + block_size]))
+        return hashes[index]
+
+
+def _digest(data: bytes) -> BlockHash:
+    # hash() is salted per process and only 64 bits wide
+    return BlockHash(blake2b(data, digest_size=_DIGEST_BYTES).digest())

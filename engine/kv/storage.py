@@ -1,0 +1,130 @@
+"""The tensors that hold K and V in blocks. Knows slots and block ids, not who uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+
+from engine.kv.schemes import KVScheme
+
+
+class CopiedBlock(Protocol):
+    """What `copy_blocks` needs of a copy."""
+
+    @property
+    def source_block_id(self) -> int: ...
+
+    @property
+    def target_block_id(self) -> int: ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+
+class StoredVectors(NamedTuple):
+    """One kind (K or V) in all layers; index with a layer to get [num_blocks, ...].
+
+    data    [num_layers, num_blocks, num_kv_heads, block_size, head_dim]
+    scales  [num_layers, num_blocks, num_kv_heads, block_size], float16; None without scales
+    """
+
+    data: torch.Tensor
+    scales: torch.Tensor | None
+
+
+class KeysAndValues(NamedTuple):
+    keys: torch.Tensor  # float32 [num_tokens, num_kv_heads, head_dim], rotated as stored
+    values: torch.Tensor
+
+
+class PagedKVStorage:
+    """K and V of every layer. Slots that were never written hold anything, even NaN."""
+
+    def __init__(
+        self,
+        scheme: KVScheme,
+        *,
+        num_layers: int,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.scheme = scheme
+        self.num_layers = num_layers
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = head_dim
+        self.dtype = dtype
+        shape = (num_layers, num_blocks, num_kv_heads, block_size)
+        self.keys = _allocate(scheme, shape, head_dim, dtype, device)
+        self.values = _allocate(scheme, shape, head_dim, dtype, device)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self._tensors())
+
+    def write(
+        self, layer_index: int, key: torch.Tensor, value: torch.Tensor, slots: torch.Tensor
+    ) -> None:
+        """Encode and store K and V [num_tokens, num_kv_heads, head_dim] at `slots`."""
+        block_ids = torch.div(slots, self.block_size, rounding_mode="floor")
+        offsets = slots - block_ids * self.block_size
+        for stored, vectors in ((self.keys, key), (self.values, value)):
+            encoded = self.scheme.encode(vectors)
+            stored.data[layer_index][block_ids, :, offsets] = encoded.data.to(stored.data.dtype)
+            if stored.scales is not None and encoded.scales is not None:
+                stored.scales[layer_index][block_ids, :, offsets] = encoded.scales
+
+    def read(self, layer_index: int, block_ids: torch.Tensor, num_tokens: int) -> KeysAndValues:
+        """Decode the first `num_tokens` positions of a block table."""
+        num_blocks = -(-num_tokens // self.block_size)
+        used = block_ids[:num_blocks].long()
+        return KeysAndValues(
+            self._read(self.keys, layer_index, used, num_tokens),
+            self._read(self.values, layer_index, used, num_tokens),
+        )
+
+    def copy_blocks(self, copies: Sequence[CopiedBlock]) -> None:
+        """Copy the first slots of blocks, in all layers, one copy after the other."""
+        for copy in copies:
+            for tensor in self._tensors():
+                source = tensor[:, copy.source_block_id, :, : copy.num_tokens]
+                tensor[:, copy.target_block_id, :, : copy.num_tokens] = source
+
+    def _read(
+        self, stored: StoredVectors, layer_index: int, block_ids: torch.Tensor, num_tokens: int
+    ) -> torch.Tensor:
+        data = _positions(stored.data[layer_index][block_ids])[:num_tokens]
+        scales = None
+        if stored.scales is not None:
+            scales = _positions(stored.scales[layer_index][block_ids])[:num_tokens]
+        return self.scheme.decode(data, scales)
+
+    def _tensors(self) -> list[torch.Tensor]:
+        tensors = (self.keys.data, self.keys.scales, self.values.data, self.values.scales)
+        return [tensor for tensor in tensors if tensor is not None]
+
+
+def _allocate(
+    scheme: KVScheme,
+    shape: tuple[int, int, int, int],
+    head_dim: int,
+    dtype: torch.dtype,
+    device: torch.device | str,
+) -> StoredVectors:
+    # Not zeroed: memory that no block uses yet is then never touched.
+    data = torch.empty(*shape, head_dim, dtype=scheme.data_dtype(dtype), device=device)
+    scales = torch.empty(shape, dtype=torch.float16, device=device) if scheme.has_scales else None
+    return StoredVectors(data, scales)
+
+
+def _positions(blocks: torch.Tensor) -> torch.Tensor:
+    """[num_blocks, num_kv_heads, block_size, ...] as [num_positions, num_kv_heads, ...]."""
+    by_position = blocks.transpose(1, 2)
+    return by_position.reshape(-1, *by_position.shape[2:])

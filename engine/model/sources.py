@@ -1,0 +1,91 @@
+"""From the model setting to a directory with weights, configuration and tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+)
+
+from engine.config import BUNDLED_MODEL, EngineConfig
+from engine.errors import ConfigError, ModelLoadError
+from engine.model.bundled import Report, bundled_directory, find_bundled_gguf, gguf_directory
+
+# No code and no pickles: only what describes a model, and safetensors.
+_HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+_IN_SUBDIRECTORIES = "*/*"
+
+
+def check_model_setting(config: EngineConfig) -> None:
+    """Say at once what can be said without loading anything.
+
+    Raises:
+        ConfigError: the bundled model is not installed, or there is no such file or directory.
+    """
+    if config.model == BUNDLED_MODEL:
+        find_bundled_gguf()
+        return
+    path = Path(config.model).expanduser()
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ConfigError(
+            f"--model {config.model} is a directory without a config.json: name the directory that "
+            "holds the model's files."
+        )
+    if path.is_file() and path.suffix != ".gguf":
+        raise ConfigError(f"--model {config.model} is a file, but not a .gguf file.")
+    if not path.exists() and _is_meant_as_path(config.model):
+        raise ConfigError(
+            f"--model {config.model} does not exist: give a directory, a .gguf file, a hub id such "
+            f"as microsoft/Phi-3-mini-128k-instruct, or {BUNDLED_MODEL}."
+        )
+
+
+def model_directory(config: EngineConfig, report: Report) -> Path:
+    """The directory to load from; converts or downloads where needed.
+
+    Raises:
+        ConfigError: see `check_model_setting`.
+        ModelLoadError: the file cannot be converted, or the hub does not give the model.
+    """
+    check_model_setting(config)
+    if config.model == BUNDLED_MODEL:
+        return bundled_directory(config.cache_path, report)
+    path = Path(config.model).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file():
+        return gguf_directory(path, config.cache_path, report)
+    report(f"Fetching {config.model} from the model hub, if it is not here yet.")
+    return _from_hub(config.model)
+
+
+def _is_meant_as_path(model: str) -> bool:
+    return model.startswith((".", "/", "~")) or model.count("/") != 1 or model.endswith(".gguf")
+
+
+def _from_hub(model: str) -> Path:
+    try:
+        return Path(
+            snapshot_download(
+                model, allow_patterns=list(_HUB_FILES), ignore_patterns=[_IN_SUBDIRECTORIES]
+            )
+        )
+    except GatedRepoError as error:
+        raise ModelLoadError(
+            f"{model} is gated: accept its terms on the hub, then run `hf auth login` here."
+        ) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelLoadError(
+            f"The model hub has no {model}: check the name (a private model needs `hf auth login`)."
+        ) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise ModelLoadError(
+            f"{model} is not on this machine and the model hub cannot be reached: connect to the "
+            "network, or set --model to a directory, a .gguf file or `bundled`."
+        ) from error

@@ -1,0 +1,79 @@
+"""Runs a step so that a failure stays with the requests it belongs to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from engine.batch import BlockCopy, Runner, SampledToken, ScheduledBatch, ScheduledRequest
+
+logger = logging.getLogger(__name__)
+
+_FAILED = "The model failed while computing this reply. Please try again."
+
+
+class StepOutcome(NamedTuple):
+    """Like StepResult, and whether anything had to be run again."""
+
+    sampled: dict[str, SampledToken]
+    failed: dict[str, str]
+    was_repeated: bool
+    unfilled_block_ids: frozenset[int] = frozenset()  # copies into these did not happen
+
+
+class StepRunner:
+    """Repeats a failed step request by request; only those that fail again are failed.
+
+    Repeating is safe: a step only writes positions that are not computed yet. Block copies run as a
+    step of their own, before, because their targets are written later.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def run(self, batch: ScheduledBatch) -> StepOutcome:
+        unfilled = self._copy(batch.block_copies)
+        failed = {
+            item.request.request_id: _FAILED
+            for item in batch.requests
+            if not unfilled.isdisjoint(item.block_ids)
+        }
+        able = tuple(item for item in batch.requests if item.request.request_id not in failed)
+        try:
+            result = self._runner.execute(ScheduledBatch(able))
+        except Exception:
+            logger.exception("A step of %d requests failed; repeating them one by one", len(able))
+            return self._one_by_one(able, failed)._replace(unfilled_block_ids=unfilled)
+        everyone_failed = {**failed, **result.failed}
+        return StepOutcome(dict(result.sampled), everyone_failed, bool(failed), unfilled)
+
+    def _one_by_one(
+        self, requests: Iterable[ScheduledRequest], failed: dict[str, str]
+    ) -> StepOutcome:
+        sampled: dict[str, SampledToken] = {}
+        for scheduled in requests:
+            request_id = scheduled.request.request_id
+            try:
+                result = self._runner.execute(ScheduledBatch((scheduled,)))
+            except Exception:
+                logger.exception("Request %s failed alone too and is ended", request_id)
+                failed[request_id] = _FAILED
+            else:
+                sampled.update(result.sampled)
+                failed.update(result.failed)
+        return StepOutcome(sampled, failed, was_repeated=True)
+
+    def _copy(self, copies: tuple[BlockCopy, ...]) -> frozenset[int]:
+        """Run the block copies; answers with the blocks that are not filled even so."""
+        if not copies or self._try_copies(copies) or self._try_copies(copies):
+            return frozenset()
+        return frozenset(copy.target_block_id for copy in copies)
+
+    def _try_copies(self, copies: tuple[BlockCopy, ...]) -> bool:
+        try:
+            self._runner.execute(ScheduledBatch((), copies))
+        except Exception:
+            logger.exception("Copying %d KV blocks failed", len(copies))
+            return False
+        return True
