@@ -62,14 +62,8 @@ class ChatPage:
     def open_settings(self) -> None:
         if not self.page.is_visible("#longest-reply"):
             self.page.click("#settings > button")
-
-    def set_system_prompt(self, text: str) -> None:
-        """Type again where Gradio, which builds the settings when they are opened, lost it."""
-        self.open_settings()
-        box = "#system-prompt textarea"
-        while self.page.input_value(box) != text:
-            self.page.fill(box, text)
-            self.page.wait_for_timeout(200)
+            # Gradio builds the controls now; what is filled in within these milliseconds is lost.
+            self.page.wait_for_timeout(300)
 
     def set_number(self, control: str, value: str) -> None:
         self.open_settings()
@@ -225,7 +219,7 @@ def test_br_59_two_people_never_see_each_others_chats(server: RunningServer, per
     alice, bob = ChatPage(person(), server.url), ChatPage(person(), server.url)
     alice.set_number("longest-reply", "4")
     bob.set_number("longest-reply", "4")
-    alice.set_system_prompt("Your code word is OTTER-017.")
+    alice.page.fill("#system-prompt textarea", "Your code word is OTTER-017.")
     alice.send("ALICE-CANARY")
     bob.send("BOB-CANARY")
     for tab, own, other in ((alice, "ALICE", "BOB"), (bob, "BOB", "ALICE")):
@@ -246,7 +240,8 @@ def test_br_63_markup_of_people_and_models_is_shown_and_never_run(
     engine, url = parrot
     chat = ChatPage(person(), url)
     hostile = "\n\n".join(HOSTILE_LINES)
-    chat.set_system_prompt(HOSTILE_LINES[2])
+    chat.open_settings()
+    chat.page.fill("#system-prompt textarea", HOSTILE_LINES[2])
     chat.send(hostile)
     chat.wait_for_replies(1)
     for shown in (chat.questions[0], chat.replies[0]):
