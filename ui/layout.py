@@ -20,6 +20,7 @@ from ui.panels.dashboard import build_dashboard_panel
 MAX_STREAMS = 500
 MAX_QUEUED_EVENTS = 2_000
 MAX_SESSIONS = 2_000
+QUEUE_POLL_S = 0.03
 _Updates = dict[gr.components.Component, Any]
 
 
@@ -61,6 +62,10 @@ def build_page(
     page.max_threads = MAX_STREAMS
     page.state_session_capacity = MAX_SESSIONS
     page.queue(default_concurrency_limit=None, max_size=MAX_QUEUED_EVENTS, api_open=False)
+    # Gradio looks for new events every millisecond, which takes a fifth of what the interpreter
+    # can do from the engine's thread. What people press does not wait here, only streams start.
+    page._queue.sleep_when_free = QUEUE_POLL_S
+    page._queue.progress_update_sleep_when_free = QUEUE_POLL_S
     return page
 
 

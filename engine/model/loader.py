@@ -19,6 +19,7 @@ from engine.model.assembly import LoadedModel, assemble
 from engine.model.attention_hook import IMPLEMENTATION, register_attention
 from engine.model.limits import resolve_max_model_len
 from engine.model.sources import check_model_setting, model_directory
+from engine.model.transposed_linear import is_worthwhile, transpose_linears
 
 __all__ = ["LoadedModel", "check_model_setting", "load_model"]
 
@@ -73,6 +74,8 @@ def load_weights(directory: Path, config: EngineConfig) -> PreTrainedModel:
             f"{directory} lacks {len(missing)} of the model's weights, {missing[0]} among them: "
             "fetch the model again."
         )
+    if is_worthwhile(model):
+        transpose_linears(model)
     return model.eval()
 
 

@@ -16,6 +16,8 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from engine.model.transposed_linear import TransposedLinear
+
 _MULTIPLES = (1, 2, 4, 8, 16)
 _FACTORS = (1, 2, 3, 5, 7)
 _NUM_ROWS = 256
@@ -34,7 +36,7 @@ def find_row_multiple(model: PreTrainedModel) -> int:
     by_shape = {
         module.weight.shape: module
         for module in model.modules()
-        if isinstance(module, nn.Linear) and module is not head
+        if isinstance(module, nn.Linear | TransposedLinear) and module is not head
     }
     return smallest_multiple([_product(linear) for linear in by_shape.values()])
 
@@ -52,8 +54,10 @@ def smallest_multiple(products: Sequence[Product]) -> int:
     return 1
 
 
-def _product(linear: nn.Linear) -> Product:
+def _product(linear: nn.Linear | TransposedLinear) -> Product:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(_NUM_ROWS, linear.in_features, generator=generator).to(linear.weight)
+    if isinstance(linear, TransposedLinear):
+        return Product(rows, linear)
     # Not the module itself: a router's may return more than the product.
     return Product(rows, lambda some: functional.linear(some, linear.weight, linear.bias))
