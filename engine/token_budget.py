@@ -88,6 +88,6 @@ def chunk_length(start: int, remaining: int, share: int, block_size: int) -> int
 
 
 def _moved(estimate: float | None, sample: float, weight: float) -> float:
-    if estimate is None:
+    if not estimate:  # nothing is known; and from 0 no factor would lead away
         return sample
     return estimate + weight * (min(sample, _MAX_SURPRISE * estimate) - estimate)

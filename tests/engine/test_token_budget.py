@@ -102,6 +102,16 @@ def test_decoding_that_got_cheaper_frees_room_for_prompts() -> None:
     assert durations[-1] >= 0.75 * TARGET_S
 
 
+def test_the_cost_of_decoding_is_learnt_again_after_it_seemed_to_be_nothing() -> None:
+    machine = Machine(base_s=0.08, per_token_s=0.001)
+    budget = TokenBudget(target_s=TARGET_S, max_tokens=2048)
+    machine.decode(budget, 5)
+    machine.run(budget, 1)
+    budget.observe(num_prompt_tokens=128, duration_s=0.07)  # cheaper than all its tokens alone
+    machine.decode(budget, 5)
+    assert machine.run(budget, 1) < [TARGET_S]
+
+
 def test_a_machine_that_is_never_fast_enough_still_makes_progress() -> None:
     budget, machine = make_budget(), Machine(1.0, 0.5)
     machine.run(budget, 20)

@@ -26,7 +26,15 @@ from engine import (
     RequestStatus,
     Usage,
 )
-from ui.chat.chats import Chat, ChatError, ChatStore, Message, ReplyFacts, Role
+from ui.chat.chats import (
+    Chat,
+    ChatError,
+    ChatNotFoundError,
+    ChatStore,
+    Message,
+    ReplyFacts,
+    Role,
+)
 
 _log = logging.getLogger(__name__)
 _WATCH_INTERVAL_S = 0.12
@@ -157,15 +165,19 @@ class Answers:
         """Begin answering `chat`'s last question. The chat is kept once the engine has accepted it.
 
         Raises:
-            ChatError: an answer is being written in this chat already.
+            ChatError: an answer is being written in this chat already, or it was deleted meanwhile.
             HearthError: the engine refuses; the chat is as it was.
         """
         key = (person, chat.chat_id)
         if key in self._answers:
             raise ChatError("An answer is still being written here. Wait for it, or stop it first.")
         answer = self._answers[key] = Answer(self._engine.abort, self._clock)
+        was_kept = self._store.has(person, chat.chat_id)
         try:
             stream = await self._open(person, chat)
+            if was_kept and not self._store.has(person, chat.chat_id):
+                stream.close()
+                raise ChatNotFoundError("This chat was deleted before its answer could begin.")
         except BaseException:
             self._remove(key, answer)
             raise

@@ -86,6 +86,9 @@ class ChatStore:
         """Newest first."""
         return tuple(reversed(self._people.get(person, OrderedDict()).values()))
 
+    def has(self, person: str, chat_id: str) -> bool:
+        return chat_id in self._people.get(person, ())
+
     def get(self, person: str, chat_id: str) -> Chat:
         chat = self._people.get(person, OrderedDict()).get(chat_id)
         if chat is None:

@@ -224,6 +224,24 @@ def test_an_answer_of_a_chat_that_was_deleted_ends_quietly() -> None:
     run(scenario())
 
 
+def test_a_chat_deleted_while_its_answer_is_prepared_stays_deleted() -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        desk.store.save("alice", desk.chat)
+        desk.engine.preparing = asyncio.Event()
+        starting = asyncio.create_task(desk.start())
+        await asyncio.sleep(0)
+        desk.answers.stop("alice", desk.chat.chat_id)
+        desk.store.delete("alice", desk.chat.chat_id)
+        desk.engine.preparing.set()
+        with pytest.raises(ChatError, match="deleted"):
+            await starting
+        assert desk.store.chats_of("alice") == ()
+        assert desk.answers.find("alice", desk.chat.chat_id) is None
+
+    run(scenario())
+
+
 def test_the_prompt_alternates_and_leaves_wordless_replies_out() -> None:
     messages = (
         Message(Role.USER, "One"),
