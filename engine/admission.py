@@ -136,12 +136,15 @@ class Admission:
                 f"A request with the id {request.request_id!r} is running already: use a new id.",
                 "request_id",
             )
-        if len(self._queued) >= self._config.max_queued_requests:
+        # What will start in the next step is not waiting: its slot is free already.
+        num_running = len(self._live) - len(self._queued)
+        num_free_slots = max(0, self._config.max_num_seqs - num_running)
+        if len(self._queued) >= self._config.max_queued_requests + num_free_slots:
             raise self._queue_full(f"{len(self._queued)} requests are waiting, which is the most")
         if request.user is None:
             return
         num_own = Counter(self._queued.values())[request.user]
-        if num_own >= self._config.max_queued_requests_per_user:
+        if num_own >= self._config.max_queued_requests_per_user + num_free_slots:
             raise self._queue_full(f"{num_own} of your requests are waiting, which is the most")
 
     def _queue_full(self, what: str) -> QueueFullError:

@@ -133,9 +133,11 @@ class ChatHandlers:
                     live_text=snapshot.text, status=progress_line(snapshot), is_answering=True
                 )
         try:
-            yield self._view(person, self._chat(person, chat_id))
+            view = self._view(person, self._chat(person, chat_id))
         except ChatNotFoundError:
             return
+        # A notice that an answer was still being written has come to its end with it.
+        yield view if answer is None else replace(view, notice=self._engine_notice())
 
     async def _watch_loading(self) -> AsyncIterator[View]:
         while self._is_loading():

@@ -26,8 +26,10 @@ def check_model_setting(config: EngineConfig) -> None:
     """Say at once what can be said without loading anything.
 
     Raises:
-        ConfigError: the bundled model is not installed, or there is no such file or directory.
+        ConfigError: the bundled model is not installed, there is no such file or directory, or
+            the cache directory cannot be made.
     """
+    _check_cache_directory(config)
     if config.model == BUNDLED_MODEL:
         find_bundled_gguf()
         return
@@ -63,6 +65,16 @@ def model_directory(config: EngineConfig, report: Report) -> Path:
         return gguf_directory(path, config.cache_path, report)
     report(f"Fetching {config.model} from the model hub, if it is not here yet.")
     return _from_hub(config.model)
+
+
+def _check_cache_directory(config: EngineConfig) -> None:
+    try:
+        config.cache_path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"--cache-dir {config.cache_dir} cannot be made ({error.strerror}): name a directory "
+            "that this account may write to."
+        ) from None
 
 
 def _is_meant_as_path(model: str) -> bool:

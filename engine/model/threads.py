@@ -14,8 +14,8 @@ from pathlib import Path
 def prepare_threads(cache_path: Path, environment: MutableMapping[str, str] | None = None) -> None:
     """Set the libraries' variables, except those that whoever started Hearth has set."""
     variables = os.environ if environment is None else environment
-    # Wait for each other for about 50 us, then sleep. The default waits for milliseconds: where
-    # another process wants the cores too, a step then takes up to twenty times as long.
-    variables.setdefault("GOMP_SPINCOUNT", "10000")
+    # Wait for each other for a few microseconds, then sleep. The default waits for milliseconds:
+    # where another process wants the cores too, a step then takes up to ten times as long.
+    variables.setdefault("GOMP_SPINCOUNT", "1000")
     variables.setdefault("NUMBA_THREADING_LAYER", "omp")
     variables.setdefault("NUMBA_CACHE_DIR", str(cache_path / "kernels"))

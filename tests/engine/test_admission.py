@@ -109,8 +109,16 @@ def test_a_request_that_just_fits_is_accepted() -> None:
     assert make_admission().admit(request, 0.0).max_tokens == 10
 
 
+def busy_admission(**settings: int) -> Admission:
+    """One slot, and a request runs in it."""
+    admission = make_admission(max_num_seqs=1, **settings)
+    admit(admission, "running")
+    admission.started("running", 0.0)
+    return admission
+
+
 def test_the_queue_has_a_bound() -> None:
-    admission = make_admission(max_queued_requests=2)
+    admission = busy_admission(max_queued_requests=2)
     admit(admission, "a")
     admit(admission, "b")
     with pytest.raises(QueueFullError, match="2 requests are waiting, which is the most") as caught:
@@ -120,7 +128,7 @@ def test_the_queue_has_a_bound() -> None:
 
 
 def test_each_known_user_has_a_bound() -> None:
-    admission = make_admission(max_queued_requests_per_user=1)
+    admission = busy_admission(max_queued_requests_per_user=1)
     admit(admission, "a", user="ann")
     with pytest.raises(QueueFullError, match="1 of your requests are waiting"):
         admit(admission, "b", user="ann")
@@ -129,8 +137,16 @@ def test_each_known_user_has_a_bound() -> None:
     admit(admission, "e")  # nobody known: only the bound for all
 
 
+def test_who_starts_in_the_next_step_is_not_waiting() -> None:
+    admission = make_admission(max_num_seqs=3, max_queued_requests_per_user=1)
+    for name in "abcd":
+        admit(admission, name, user="ann")
+    with pytest.raises(QueueFullError, match="4 of your requests are waiting"):
+        admit(admission, "e", user="ann")
+
+
 def test_a_place_is_free_once_a_request_starts_or_ends() -> None:
-    admission = make_admission(max_queued_requests=1)
+    admission = make_admission(max_num_seqs=1, max_queued_requests=1)
     admit(admission, "a")
     admission.started("a", 1.0)
     admit(admission, "b")
@@ -150,7 +166,7 @@ def test_an_id_may_not_be_used_twice_at_a_time() -> None:
 
 
 def test_retry_after_follows_the_recent_rate_of_starts() -> None:
-    admission = make_admission(max_queued_requests=8)
+    admission = make_admission(max_num_seqs=4, max_queued_requests=8)
     for index in range(4):
         admit(admission, f"s{index}")
         admission.started(f"s{index}", 3.5 * index)

@@ -64,7 +64,7 @@ def test_what_is_refused_is_refused_at_once() -> None:
 def test_the_queue_bound_holds_while_a_step_runs() -> None:
     runner = FakeRunner(8)
     runner.fault = gate = Gate()
-    engine = start_engine(runner, max_num_seqs=1, max_queued_requests=2)
+    engine = start_engine(runner, max_num_seqs=1, max_queued_requests=1)
     streams = [submit(engine, "r0", max_tokens=2)]
     assert gate.reached.wait(10)  # it counts as waiting until its first step has run
     streams.append(submit(engine, "r1", max_tokens=2))

@@ -23,7 +23,7 @@ from engine import (
     RequestProgress,
     RequestStatus,
 )
-from ui.api.errors import ApiError, api_error_of, internal_error
+from ui.api.errors import CLIENT_CLOSED_REQUEST, ApiError, api_error_of, internal_error
 from ui.api.event_stream import DONE_EVENT, EventStreamResponse, comment, data_event, or_silence
 from ui.api.messages import read_messages
 from ui.api.models import served_name
@@ -32,7 +32,6 @@ from ui.api.sampling import sampling_of
 from ui.api.schemas import ChatCompletionBody, parse_chat_completion
 from ui.server_config import ServerConfig
 
-_CLIENT_CLOSED_REQUEST = 499
 _log = logging.getLogger(__name__)
 
 
@@ -142,7 +141,7 @@ async def _whole(stream: ChatStream, reply: Reply, request: Request) -> Response
     try:
         await asyncio.wait({reading, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
-            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
         reading.result()
         return Response(reply.completion().json_text(), media_type="application/json")
     finally:

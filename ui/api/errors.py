@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from engine import (
     ContextLengthError,
@@ -20,6 +21,7 @@ from engine import (
 )
 
 RETRY_WHILE_LOADING_S = 5
+CLIENT_CLOSED_REQUEST = 499  # nginx's code; no client sees it
 _INTERNAL_MESSAGE = "The server failed on this request; its log has the details."
 
 
@@ -83,6 +85,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HearthError, _on_hearth_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -116,6 +119,11 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"{request.url.path} does not take {request.method}."
     return ApiError(error.status_code, message, headers=error.headers).response()
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    """The client left while it was still sending: nobody reads the answer, nothing went wrong."""
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

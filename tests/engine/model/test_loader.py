@@ -131,7 +131,7 @@ def test_thread_variables_are_set_unless_somebody_did(tmp_path: Path) -> None:
     environment: dict[str, str] = {}
     prepare_threads(tmp_path, environment)
     assert environment == {
-        "GOMP_SPINCOUNT": "10000",
+        "GOMP_SPINCOUNT": "1000",
         "NUMBA_THREADING_LAYER": "omp",
         "NUMBA_CACHE_DIR": str(tmp_path / "kernels"),
     }

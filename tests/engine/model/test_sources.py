@@ -81,3 +81,9 @@ def test_a_hub_model_is_refused_offline() -> None:
     with pytest.raises(ModelLoadError, match="is not on this machine and the model hub cannot"):
         model_directory(EngineConfig(model="nobody/no-such-model"), said.append)
     assert said == ["Fetching nobody/no-such-model from the model hub, if it is not here yet."]
+
+
+def test_a_cache_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"--cache-dir .* cannot be made"):
+        check_model_setting(EngineConfig(cache_dir=tmp_path / "file" / "cache"))
