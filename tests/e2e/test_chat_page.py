@@ -35,6 +35,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 HOLD = "Hold the line"
+# Send is hidden behind Stop where an answer is being written already.
+READY = """[...document.querySelectorAll("#send:not([disabled]), #stop")].some(
+    (button) => button.offsetParent !== null)"""
 HOSTILE_LINES = (
     "<I am visible>",
     "std::vector<int> v; if (a<b && c>d)",
@@ -56,7 +59,7 @@ class ChatPage:
         self.page.on("console", self._on_console)
         self.page.on("request", self._on_request)
         self.page.goto(url)
-        self.page.wait_for_selector("#send:not([disabled])", timeout=60_000)
+        self.page.wait_for_function(READY, timeout=60_000)
         self.page.wait_for_function("document.querySelector('#context span')?.textContent")
 
     def open_settings(self) -> None:
