@@ -65,13 +65,20 @@ class ChatPage:
     def open_settings(self) -> None:
         if not self.page.is_visible("#longest-reply"):
             self.page.click("#settings > button")
-            # Gradio builds the controls now; what is filled in within these milliseconds is lost.
             self.page.wait_for_timeout(300)
 
-    def set_number(self, control: str, value: str) -> None:
+    def fill_setting(self, box: str, value: str) -> None:
+        """Fill in until it stays: Gradio may still be building the control, and forgets it then."""
         self.open_settings()
-        self.page.fill(f"#{control} input[type=number]", value)
-        self.page.press(f"#{control} input[type=number]", "Tab")
+        while True:
+            self.page.fill(box, value)
+            self.page.press(box, "Tab")
+            self.page.wait_for_timeout(300)
+            if self.page.input_value(box) == value:
+                return
+
+    def set_number(self, control: str, value: str) -> None:
+        self.fill_setting(f"#{control} input[type=number]", value)
 
     def send(self, text: str) -> None:
         self.page.fill("#question textarea", text)
@@ -222,7 +229,7 @@ def test_br_59_two_people_never_see_each_others_chats(server: RunningServer, per
     alice, bob = ChatPage(person(), server.url), ChatPage(person(), server.url)
     alice.set_number("longest-reply", "4")
     bob.set_number("longest-reply", "4")
-    alice.page.fill("#system-prompt textarea", "Your code word is OTTER-017.")
+    alice.fill_setting("#system-prompt textarea", "Your code word is OTTER-017.")
     alice.send("ALICE-CANARY")
     bob.send("BOB-CANARY")
     for tab, own, other in ((alice, "ALICE", "BOB"), (bob, "BOB", "ALICE")):
@@ -243,8 +250,7 @@ def test_br_63_markup_of_people_and_models_is_shown_and_never_run(
     engine, url = parrot
     chat = ChatPage(person(), url)
     hostile = "\n\n".join(HOSTILE_LINES)
-    chat.open_settings()
-    chat.page.fill("#system-prompt textarea", HOSTILE_LINES[2])
+    chat.fill_setting("#system-prompt textarea", HOSTILE_LINES[2])
     chat.send(hostile)
     chat.wait_for_replies(1)
     for shown in (chat.questions[0], chat.replies[0]):
