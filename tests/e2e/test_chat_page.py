@@ -94,7 +94,7 @@ class ChatPage:
         self.wait_until(lambda: self.num_replies == number and not self.is_answering)
 
     def wait_for_live_text(self) -> str:
-        self.page.wait_for_selector("#live p", timeout=60_000)
+        self.page.wait_for_selector("#live :is(p, h1, h2, h3, h4, li, pre)", timeout=60_000)
         return self.page.inner_text("#live").strip()
 
     def wait_until(self, condition: Callable[[], bool], limit_s: float = 60) -> None:
