@@ -1,9 +1,10 @@
 # make run: install what is missing and serve on 127.0.0.1:7860.   make test: lint, types, tests.
+# make backup FILE=copy.sqlite3, also while it runs.   make restore FILE=copy.sqlite3, while it does not.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint install install-dev
+.PHONY: run test lint backup restore install install-dev
 
 run: install
 	$(BIN)/python app.py
@@ -15,6 +16,10 @@ lint: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+backup restore: $(VENV)/.installed
+	@test -n "$(FILE)" || { echo "Name the file: make $@ FILE=copy.sqlite3"; exit 1; }
+	@$(BIN)/python -m ui.backup $(if $(filter backup,$@),create,restore) "$(FILE)"
 
 install: $(VENV)/.installed
 

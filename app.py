@@ -7,6 +7,7 @@ import sys
 from collections.abc import MutableMapping, Sequence
 
 from engine import ConfigError, EngineConfig, parse_settings
+from ui.chat.config import ChatConfig
 from ui.server_config import ServerConfig
 
 _DESCRIPTION = "Hearth: a chat application for a team, with a language model on its own machine."
@@ -21,16 +22,18 @@ def main(arguments: Sequence[str], environment: MutableMapping[str, str]) -> int
     """Run until a signal. 0: stopped as asked, 1: the model failed, 2: a setting is wrong."""
     environment.update(_NOTHING_PHONES_HOME)
     try:
-        engine_config, server_config = parse_settings(
-            [EngineConfig, ServerConfig], arguments, environment, _DESCRIPTION
+        engine_config, server_config, chat_config = parse_settings(
+            [EngineConfig, ServerConfig, ChatConfig], arguments, environment, _DESCRIPTION
         )
-        failure = _serve(engine_config, server_config)
+        failure = _serve(engine_config, server_config, chat_config)
     except ConfigError as error:
         return _end(str(error), 2)
     return 0 if failure is None else _end(failure, 1)
 
 
-def _serve(engine_config: EngineConfig, server_config: ServerConfig) -> str | None:
+def _serve(
+    engine_config: EngineConfig, server_config: ServerConfig, chat_config: ChatConfig
+) -> str | None:
     """The sentence of a failed load, or None. Raises ConfigError before anything is served."""
     # Imported late: --help and a wrong setting answer without torch and Gradio.
     from engine import Monitor, check_model_setting, create_engine
@@ -42,7 +45,9 @@ def _serve(engine_config: EngineConfig, server_config: ServerConfig) -> str | No
 
         engine = create_engine(engine_config)
         monitor = Monitor(engine.stats)
-        app = create_web_app(engine=engine, monitor=monitor, config=server_config)
+        app = create_web_app(
+            engine=engine, monitor=monitor, config=server_config, chat_config=chat_config
+        )
         server = WebServer(app, engine=engine, say=_say)
         return server.serve_on(listener)
 

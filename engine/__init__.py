@@ -27,6 +27,7 @@ from engine.request import (
     RequestProgress,
     RequestStatus,
     RequestTimings,
+    RequestTrace,
     TokenLogprob,
     TokenLogprobs,
     Usage,
@@ -39,9 +40,10 @@ from engine.telemetry.snapshot import GpuSnapshot, HostSnapshot, MonitorSample
 
 if TYPE_CHECKING:
     from engine.build import create_engine
-    from engine.chat import ChatRequest, ChatService, ChatStream
+    from engine.chat import ChatRequest, ChatService, ChatStream, PreparedChat
     from engine.model.sources import check_model_setting
     from engine.text.chat_template import ChatMessage
+    from engine.text.transcript import Transcript
 
 __all__ = [
     "BUNDLED_MODEL",
@@ -71,6 +73,7 @@ __all__ = [
     "Monitor",
     "MonitorSample",
     "Percentiles",
+    "PreparedChat",
     "QueueFullError",
     "RequestError",
     "RequestOutput",
@@ -78,9 +81,11 @@ __all__ = [
     "RequestStatus",
     "RequestStream",
     "RequestTimings",
+    "RequestTrace",
     "SamplingParams",
     "TokenLogprob",
     "TokenLogprobs",
+    "Transcript",
     "Usage",
     "check_model_setting",
     "create_engine",
@@ -95,7 +100,9 @@ _MODULE_OF_LATE_NAME = {
     "ChatRequest": "engine.chat",
     "ChatService": "engine.chat",
     "ChatStream": "engine.chat",
+    "PreparedChat": "engine.chat",
     "check_model_setting": "engine.model.sources",
+    "Transcript": "engine.text.transcript",
     "create_engine": "engine.build",
 }
 

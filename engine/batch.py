@@ -71,3 +71,6 @@ class Runner(Protocol):
         An exception means that nothing of this step counts; the caller may run the step's requests
         again, one by one.
         """
+
+    def check_device(self) -> None:
+        """Use the device a little, after a step has failed; raises if even that fails."""

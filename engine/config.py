@@ -57,6 +57,9 @@ class EngineConfig:
     max_queued_requests: int = setting(256, "waiting requests in all; more are refused with 429")
     max_queued_requests_per_user: int = setting(32, "waiting requests of one known user")
     request_timeout_s: float = setting(600.0, "a request is ended after this many seconds")
+    engine_hang_timeout_s: float = setting(
+        120.0, "with work at hand and no sign of life for so long, the engine is started again"
+    )
     attention_backend: str = setting(
         "auto",
         "auto, reference (plain PyTorch) or numba (CPU)",
@@ -89,6 +92,10 @@ class EngineConfig:
             value = getattr(self, name)
             option = "--" + name.replace("_", "-")
             _require(value is None or value >= 1, f"{option} must be at least 1, not {value}.")
+        _require(
+            self.engine_hang_timeout_s > 0,
+            f"--engine-hang-timeout-s must be above 0, not {self.engine_hang_timeout_s:g}.",
+        )
         _require(
             self.max_num_batched_tokens >= self.max_num_seqs,
             "--max-num-batched-tokens must be at least --max-num-seqs: every running request "
@@ -146,4 +153,4 @@ class ModelInfo:
     block_size: int
     num_blocks: int
     attention_backend: str
-    generation_defaults: Mapping[str, float]  # temperature, top_k, ... from generation_config
+    generation_defaults: Mapping[str, int | float]  # temperature, top_k, ... from generation_config

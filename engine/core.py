@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.batch import Runner, ScheduledBatch, ScheduledRequest
@@ -47,16 +47,13 @@ class EngineCore:
     def has_work(self) -> bool:
         return bool(self._replies)
 
-    @property
-    def started(self) -> list[Request]:
-        """Requests that began, for the first time, in the newest step."""
-        return self._scheduler.started
-
     def add(self, request: Request) -> None:
         """Queue a request that admission has accepted."""
         detokenizer = self._make_detokenizer(request.sampling)
         self._replies[request.request_id] = Reply(request, detokenizer, self._eos_token_ids)
+        request.num_running_at_arrival = self._scheduler.num_running
         self._scheduler.add(request)
+        request.num_ahead = self._scheduler.num_ahead(request)
         self._record(self._metrics.request_added, request)
 
     def abort(self, request_id: str) -> RequestOutput | None:
@@ -67,11 +64,23 @@ class EngineCore:
     def abort_all(self) -> list[RequestOutput]:
         return [self._end(reply, FinishReason.ABORT) for reply in list(self._replies.values())]
 
-    def step(self) -> list[RequestOutput]:
-        """One step for everybody; returns a delta for every request that got something."""
+    def step(
+        self, announce: Callable[[Sequence[Request]], None] = lambda started: None
+    ) -> list[RequestOutput]:
+        """One step for everybody; returns a delta for every request that got something.
+
+        Args:
+            announce: gets the requests that run for the first time, before they do: should the
+                device take the whole process along, it is known who was there.
+
+        Raises:
+            DeviceLostError: no step will work any more.
+        """
         outputs = self._end_expired()
         started_s = self._clock()
         batch = self._scheduler.schedule(started_s)
+        if self._scheduler.started:
+            announce(self._scheduler.started)
         if batch:
             outcome = self._step_runner.run(batch)
             outputs += self._update(batch, outcome, started_s)
@@ -80,7 +89,7 @@ class EngineCore:
     def progress(self) -> dict[str, RequestProgress]:
         return self._scheduler.progress()
 
-    def stats(self, num_refused: int = 0) -> EngineStats:
+    def stats(self) -> EngineStats:
         scheduler = self._scheduler
         gauges = Gauges(
             num_running=scheduler.num_running,
@@ -88,7 +97,6 @@ class EngineCore:
             token_budget=scheduler.token_budget,
             pool=scheduler.pool_usage(),
             num_preemptions=scheduler.num_preemptions,
-            num_refused=num_refused,
         )
         return self._metrics.snapshot(self._clock(), gauges)
 
@@ -106,8 +114,9 @@ class EngineCore:
         self._scheduler.start_again(batch, outcome.unfilled_block_ids)
         if not outcome.was_repeated:
             self._scheduler.observe(batch, now_s - started_s)
-        for request in self.started:
+        for request in self._scheduler.started:
             self._record(self._metrics.request_started, request)
+        _count_steps(batch)
         updated = [self._update_one(scheduled, outcome, now_s) for scheduled in batch.requests]
         self._record(
             self._metrics.step_ended,
@@ -176,6 +185,17 @@ class EngineCore:
             record(*values)
         except Exception:
             logger.exception("A figure could not be recorded")
+
+
+def _count_steps(batch: ScheduledBatch) -> None:
+    num_requests = len(batch.requests)
+    for scheduled in batch.requests:
+        request = scheduled.request
+        if scheduled.is_decode and request.output_token_ids:
+            request.num_decode_steps += 1
+            request.num_decode_step_requests += num_requests
+        else:
+            request.num_prefill_steps += 1
 
 
 def _timed_out(request: Request) -> str:

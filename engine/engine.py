@@ -14,6 +14,7 @@ from engine.stats import EngineStats
 class EngineState(StrEnum):
     LOADING = "loading"
     READY = "ready"
+    RESTARTING = "restarting"  # the engine's process ended; requests are kept until it is back
     FAILED = "failed"  # the model could not be loaded
     STOPPED = "stopped"
 
@@ -21,6 +22,7 @@ class EngineState(StrEnum):
 class EngineStatus(NamedTuple):
     state: EngineState
     message: str  # one sentence for people: what is being loaded, or what went wrong
+    num_restarts: int = 0
 
 
 class RequestStream(Protocol):
@@ -52,7 +54,10 @@ class Engine(Protocol):
     def status(self) -> EngineStatus: ...
 
     def model_info(self) -> ModelInfo:
-        """Raises EngineNotReadyError while loading, EngineDeadError after a failure or stop."""
+        """Known from the first READY on, in RESTARTING too.
+
+        Raises EngineNotReadyError while loading, EngineDeadError after a failure or stop.
+        """
 
     def submit(self, request: GenerationRequest) -> RequestStream:
         """Check and queue a request.

@@ -56,5 +56,9 @@ class EngineDeadError(HearthError):
     """The engine has stopped and takes no more requests."""
 
 
+class DeviceLostError(HearthError):
+    """The device fails at everything, for good: only a new process can use it again."""
+
+
 class OutOfBlocksError(HearthError):
     """A KV block was needed and none could be freed. The scheduler preempts on it."""

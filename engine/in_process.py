@@ -1,24 +1,26 @@
-"""The engine that runs in a thread of this process: the callers' side."""
+"""The engine that runs in a thread of this process, for tests and for programs without a server."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig, ModelInfo
 from engine.engine import EngineState, EngineStatus
 from engine.engine_loop import Abort, EngineLoop, Submit
-from engine.errors import EngineDeadError, EngineNotReadyError
-from engine.request import GenerationRequest, RequestProgress, RequestStatus
+from engine.front_desk import FrontDesk
+from engine.loop_news import LoopNews
+from engine.request import FinishReason, GenerationRequest
 from engine.serving import Serving, make_serving
 from engine.stats import EngineStats
 from engine.stream import OutputStream
 
 if TYPE_CHECKING:
     from engine.model.assembly import LoadedModel
+
+_STOPPED = EngineStatus(EngineState.STOPPED, "The engine has been stopped.")
 
 
 class InProcessEngine:
@@ -35,11 +37,14 @@ class InProcessEngine:
         load: Callable[[EngineConfig, Callable[[str], None]], LoadedModel],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        def load_serving(report: Callable[[str], None]) -> Serving:
-            return make_serving(config, load(config, report), clock)
+        self._serving: Serving | None = None
 
-        self._clock = clock
-        self._loop = EngineLoop(load_serving, clock)
+        def load_serving(report: Callable[[str], None]) -> Serving:
+            serving = self._serving = make_serving(config, load(config, report), clock)
+            return serving
+
+        self._desk = FrontDesk(config, abort=self.abort, clock=clock)
+        self._loop = EngineLoop(load_serving, _DeskOutlet(self._desk), clock)
         self._thread = threading.Thread(target=self._loop.run, name="hearth-engine", daemon=True)
 
     def start(self) -> None:
@@ -47,26 +52,17 @@ class InProcessEngine:
         self._thread.start()
 
     def status(self) -> EngineStatus:
-        return self._loop.status
+        return self._desk.status
 
     def model_info(self) -> ModelInfo:
         """Raises EngineNotReadyError while loading, EngineDeadError after a failure or stop."""
-        return self._serving().info
+        return self._desk.model_info()
 
     def submit(self, request: GenerationRequest) -> OutputStream:
         """Check and queue a request; see Engine for what it raises."""
-        admission = self._serving().admission
-        admitted = admission.admit(request, self._clock())
-        num_prompt_tokens = admitted.num_prompt_tokens
-        stream = OutputStream(
-            request.request_id,
-            abort=self.abort,
-            read_progress=partial(self._progress, request.request_id, num_prompt_tokens),
-        )
-        if not self._loop.post(Submit(admitted, stream)):
-            admission.ended(request.request_id)
-            raise EngineDeadError(self._loop.status.message)
-        return stream
+        opened = self._desk.open(request)
+        self._loop.post(Submit(opened.request))
+        return opened.stream
 
     def abort(self, request_id: str) -> None:
         """End a request within one step. Unknown or ended ids are ignored."""
@@ -74,7 +70,7 @@ class InProcessEngine:
 
     def stats(self) -> EngineStats | None:
         """The newest reading; None before the model is loaded."""
-        return self._loop.stats
+        return self._desk.stats()
 
     def stop(self) -> None:
         """End every request with ABORT, stop the thread, return when it has ended."""
@@ -82,14 +78,28 @@ class InProcessEngine:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _serving(self) -> Serving:
-        state, message = self._loop.status
-        if state in {EngineState.FAILED, EngineState.STOPPED}:
-            raise EngineDeadError(message)
-        if state is EngineState.LOADING or self._loop.serving is None:
-            raise EngineNotReadyError("The model is still loading: try again shortly.")
-        return self._loop.serving
 
-    def _progress(self, request_id: str, num_prompt_tokens: int) -> RequestProgress:
-        unknown = RequestProgress(RequestStatus.WAITING, None, 0, num_prompt_tokens)
-        return self._loop.progress.get(request_id, unknown)
+class _DeskOutlet:
+    """Carries the loop's news to the front desk; implements Outlet."""
+
+    def __init__(self, desk: FrontDesk) -> None:
+        self._desk = desk
+
+    def loading(self, message: str) -> None:
+        self._desk.status = EngineStatus(EngineState.LOADING, message)
+
+    def ready(self, info: ModelInfo) -> None:
+        self._desk.ready(info, EngineStatus(EngineState.READY, "The model is ready."))
+
+    def news(self, news: LoopNews) -> None:
+        self._desk.deliver(news)
+
+    def load_failed(self, message: str) -> None:
+        self._desk.close(EngineStatus(EngineState.FAILED, message), FinishReason.ERROR)
+
+    def died(self, what: str) -> None:
+        message = f"{what}. Please restart Hearth."
+        self._desk.close(EngineStatus(EngineState.STOPPED, message), FinishReason.ERROR)
+
+    def stopped(self) -> None:
+        self._desk.close(_STOPPED, FinishReason.ABORT)

@@ -59,7 +59,6 @@ class Gauges(NamedTuple):
     token_budget: int
     pool: PoolUsage
     num_preemptions: int
-    num_refused: int
 
 
 class MetricsRecorder:
@@ -165,7 +164,7 @@ class MetricsRecorder:
             num_output_tokens_total=self._num_output_tokens,
             num_preemptions_total=gauges.num_preemptions,
             num_requests_total=self._num_requests,
-            num_requests_refused_total=gauges.num_refused,
+            num_requests_refused_total=0,  # the front desk's to fill in
             num_requests_finished_total=dict(self._num_finished),
             num_step_failures_total=self._num_step_failures,
             prompt_tokens_per_s=self._prompt_rate.per_second(now_s),

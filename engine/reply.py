@@ -6,7 +6,14 @@ import logging
 from typing import NamedTuple
 
 from engine.batch import SampledToken
-from engine.request import FinishReason, Request, RequestOutput, RequestTimings, Usage
+from engine.request import (
+    FinishReason,
+    Request,
+    RequestOutput,
+    RequestTimings,
+    RequestTrace,
+    Usage,
+)
 from engine.text.detokenizer import IncrementalDetokenizer
 
 logger = logging.getLogger(__name__)
@@ -99,6 +106,7 @@ class Reply:
             num_accepted_tokens=self._detokenizer.num_accepted_tokens if end else None,
             usage=self._usage(),
             timings=self._timings(now_s) if end else None,
+            trace=self._trace() if end else None,
         )
 
     def _usage(self) -> Usage:
@@ -117,6 +125,18 @@ class Reply:
             ttft_s=_between(request.arrival_s, request.first_token_s),
             decode_s=_between(request.first_token_s, request.last_token_s),
             e2e_s=now_s - request.arrival_s,
+        )
+
+    def _trace(self) -> RequestTrace:
+        request = self.request
+        num_steps = request.num_decode_steps
+        return RequestTrace(
+            num_ahead=request.num_ahead,
+            num_running=request.num_running_at_arrival,
+            num_preemptions=request.num_preemptions,
+            num_prefill_steps=request.num_prefill_steps,
+            num_decode_steps=num_steps,
+            mean_step_requests=request.num_decode_step_requests / num_steps if num_steps else None,
         )
 
 

@@ -24,7 +24,7 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """What a caller submits. Plain data: it will cross a process boundary.
+    """What a caller submits. Plain data: it crosses a process boundary.
 
     `user` is who is served, for fairness and bounds (None: nobody known). `cache_salt` separates
     prefix reuse: requests with different salts never share blocks. `timeout_s` bounds the time from
@@ -68,6 +68,12 @@ class Request:
     first_scheduled_s: float | None = None
     first_token_s: float | None = None
     last_token_s: float | None = None
+    # what it met on its way, see RequestTrace
+    num_ahead: int = 0
+    num_running_at_arrival: int = 0
+    num_prefill_steps: int = 0
+    num_decode_steps: int = 0
+    num_decode_step_requests: int = 0  # over its decode steps
     finish_reason: FinishReason | None = None
 
     def __post_init__(self) -> None:
@@ -115,6 +121,17 @@ class RequestTimings(NamedTuple):
     e2e_s: float | None  # arrival to the end
 
 
+class RequestTrace(NamedTuple):
+    """What a request met on its way: the reasons behind its timings."""
+
+    num_ahead: int  # requests before it in the queue when it came
+    num_running: int  # requests that ran then
+    num_preemptions: int
+    num_prefill_steps: int
+    num_decode_steps: int
+    mean_step_requests: float | None  # requests in its decode steps, itself included
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOutput:
     """One streamed delta. The last one has a `finish_reason`.
@@ -135,6 +152,7 @@ class RequestOutput:
     num_accepted_tokens: int | None = None
     usage: Usage | None = None  # in every delta that has tokens, and in the last
     timings: RequestTimings | None = None  # in the last
+    trace: RequestTrace | None = None  # in the last
 
 
 class RequestProgress(NamedTuple):
@@ -144,3 +162,4 @@ class RequestProgress(NamedTuple):
     queue_position: int | None  # 1: next. None once it runs
     num_computed_tokens: int
     num_prompt_tokens: int
+    expected_wait_s: float | None = None  # until it starts, at the recent rate; None: unknown

@@ -72,6 +72,10 @@ class Scheduler:
     def add(self, request: Request) -> None:
         self._roster.add(request)
 
+    def num_ahead(self, request: Request) -> int:
+        """Waiting requests that get a slot before this one."""
+        return self._roster.waiting().index(request)
+
     def expired(self, now_s: float) -> list[Request]:
         """Requests past their deadline; the caller ends them."""
         return self._roster.expired(now_s)

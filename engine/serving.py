@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.admission import Admission
 from engine.config import EngineConfig, ModelInfo
 from engine.core import EngineCore
 from engine.kv.manager import KVCacheManager
@@ -24,7 +23,6 @@ class Serving(NamedTuple):
     """What a running engine is made of."""
 
     core: EngineCore
-    admission: Admission
     info: ModelInfo
 
 
@@ -57,5 +55,4 @@ def make_serving(
         eos_token_ids=info.eos_token_ids,
         clock=clock,
     )
-    max_pool_tokens = info.num_blocks * info.block_size
-    return Serving(core, Admission(config, info, max_pool_tokens), info)
+    return Serving(core, info)

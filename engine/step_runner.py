@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from engine.batch import BlockCopy, Runner, SampledToken, ScheduledBatch, ScheduledRequest
+from engine.errors import DeviceLostError
 
 logger = logging.getLogger(__name__)
 
 _FAILED = "The model failed while computing this reply. Please try again."
+_LOST = "The device that computes has failed and does not work any more."
 
 
 class StepOutcome(NamedTuple):
@@ -27,6 +29,9 @@ class StepRunner:
 
     Repeating is safe: a step only writes positions that are not computed yet. Block copies run as a
     step of their own, before, because their targets are written later.
+
+    Some faults of a device stay: everything fails from then on. Each failure is therefore followed
+    by a check of the device, and if that fails too, `run` raises DeviceLostError.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -44,6 +49,7 @@ class StepRunner:
             result = self._runner.execute(ScheduledBatch(able))
         except Exception:
             logger.exception("A step of %d requests failed; repeating them one by one", len(able))
+            self._check_device()
             return self._one_by_one(able, failed)._replace(unfilled_block_ids=unfilled)
         everyone_failed = {**failed, **result.failed}
         return StepOutcome(dict(result.sampled), everyone_failed, bool(failed), unfilled)
@@ -58,6 +64,7 @@ class StepRunner:
                 result = self._runner.execute(ScheduledBatch((scheduled,)))
             except Exception:
                 logger.exception("Request %s failed alone too and is ended", request_id)
+                self._check_device()
                 failed[request_id] = _FAILED
             else:
                 sampled.update(result.sampled)
@@ -75,5 +82,12 @@ class StepRunner:
             self._runner.execute(ScheduledBatch((), copies))
         except Exception:
             logger.exception("Copying %d KV blocks failed", len(copies))
+            self._check_device()
             return False
         return True
+
+    def _check_device(self) -> None:
+        try:
+            self._runner.check_device()
+        except Exception as error:
+            raise DeviceLostError(_LOST) from error

@@ -16,6 +16,9 @@ _MAX_PENDING = 64
 class OutputStream:
     """A mailbox with one reader, sync or async; implements RequestStream.
 
+    The reader gets nothing before there is text (or the end): until then the answer can be begun
+    anew without anybody noticing, see `begin_anew`.
+
     `put` never waits. Outputs that are not read in time are joined into one, so a reader that stops
     reading costs no more memory than the reply's own text.
     """
@@ -32,6 +35,8 @@ class OutputStream:
         self._read_progress = read_progress
         self._changed = threading.Condition()
         self._pending: list[RequestOutput] = []
+        self._is_readable = False  # something pending is worth waking the reader for
+        self._is_begun = False  # the reader was given something
         self._is_complete = False  # the last output was put
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
 
@@ -49,12 +54,24 @@ class OutputStream:
             if len(self._pending) > _MAX_PENDING:
                 self._pending = [_joined(self._pending)]
             self._is_complete = output.finish_reason is not None
+            if not (self._is_begun or output.text or self._is_complete):
+                return
+            self._is_readable = True
             self._changed.notify_all()
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
             loop, future = waiter
             with suppress(RuntimeError):  # the reader's event loop is closed: nobody reads
                 loop.call_soon_threadsafe(_resolve, future)
+
+    def begin_anew(self) -> bool:
+        """Forget what was put, as if nothing had been; False if the reader has some of it."""
+        with self._changed:
+            if self._is_begun or self._is_complete:
+                return False
+            self._pending.clear()
+            self._is_readable = False
+            return True
 
     def close(self) -> None:
         """Abort if it still runs; does nothing after the end. May be called from any thread."""
@@ -64,7 +81,7 @@ class OutputStream:
     def __iter__(self) -> Iterator[RequestOutput]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._is_complete)
+                self._changed.wait_for(lambda: self._is_readable or self._is_complete)
                 output = self._take()
             if output is None:
                 return
@@ -85,9 +102,10 @@ class OutputStream:
 
     def _take(self) -> RequestOutput | None:
         """Everything that is pending, as one output; the lock is held."""
-        if not self._pending:
+        if not self._is_readable:
             return None
         pending, self._pending = self._pending, []
+        self._is_readable, self._is_begun = False, True
         return _joined(pending)
 
     def _wait_for_output(self) -> asyncio.Future[None]:

@@ -12,14 +12,13 @@ from typing import Any
 from engine.batch import ScheduledBatch
 from engine.config import EngineConfig
 from engine.core import EngineCore
-from engine.engine import EngineState
+from engine.engine import Engine, EngineState, RequestStream
 from engine.in_process import InProcessEngine
 from engine.kv.manager import KVCacheManager
 from engine.metrics import MetricsRecorder
 from engine.request import FinishReason, GenerationRequest, Request, RequestOutput
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
-from engine.stream import OutputStream
 from engine.text.detokenizer import IncrementalDetokenizer
 from engine.token_budget import TokenBudget
 from tests.factories import make_kv_manager, make_model_info
@@ -220,12 +219,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
         time.sleep(0.001)
 
 
-def submit(engine: InProcessEngine, request_id: str = "r", **values: Any) -> OutputStream:
+def submit(engine: Engine, request_id: str = "r", **values: Any) -> RequestStream:
     prompt = values.pop("prompt", range(40, 60))
     return engine.submit(make_generation_request(request_id, prompt, **values))
 
 
-def read_all(stream: OutputStream) -> RequestOutput:
+def read_all(stream: RequestStream) -> RequestOutput:
     """All outputs of a stream as one."""
     outputs = list(stream)
     token_ids = tuple(token_id for output in outputs for token_id in output.token_ids)

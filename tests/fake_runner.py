@@ -24,13 +24,19 @@ class FakeRunner:
         self.fault: Callable[[ScheduledBatch], None] = lambda batch: None
         self.forced: dict[str, Sequence[int]] = {}
         self.wrong_numbers: set[str] = set()
+        self.is_lost = False  # the device fails for good
         self.batches: list[ScheduledBatch] = []
 
     @property
     def num_tokens_computed(self) -> int:
         return sum(batch.num_tokens for batch in self.batches)
 
+    def check_device(self) -> None:
+        if self.is_lost:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+
     def execute(self, batch: ScheduledBatch) -> StepResult:
+        self.check_device()
         for copy in batch.block_copies:
             for offset in range(copy.num_tokens):
                 held = self._slots[copy.source_block_id, offset]

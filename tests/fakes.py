@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
+from engine.chat import ChatRequest, PreparedChat
 from engine.config import ModelInfo
 from engine.engine import EngineState, EngineStatus, RequestStream
 from engine.errors import EngineNotReadyError
@@ -23,9 +24,11 @@ from engine.request import (
 )
 from engine.stats import EngineStats
 from engine.stream import OutputStream
+from engine.text.formatter import ChatPrompt
+from tests.factories import make_model_info
 
 if TYPE_CHECKING:
-    from engine.chat import ChatRequest
+    from engine.text.transcript import Transcript
 
 
 class FakeKVStorage:
@@ -188,40 +191,62 @@ class ScriptedChatStream:
     def __init__(self, request_id: str) -> None:
         self.request_id = request_id
         self.progress = RequestProgress(RequestStatus.WAITING, 3, 0, 40)
-        self._outputs: asyncio.Queue[RequestOutput] = asyncio.Queue()
+        self.transcript: Transcript | None = None
+        self.is_closed = False
+        self._outputs: asyncio.Queue[RequestOutput | Exception] = asyncio.Queue()
 
     def say(self, text: str = "", **fields: Any) -> None:
         """One more delta; with a `finish_reason` it is the last."""
         output = RequestOutput(request_id=self.request_id, text=text, **fields)
         self._outputs.put_nowait(output)
 
+    def fail(self, error: Exception) -> None:
+        """The reader gets this error."""
+        self._outputs.put_nowait(error)
+
     async def __aiter__(self) -> AsyncIterator[RequestOutput]:
-        output = await self._outputs.get()
-        while output.finish_reason is None:
-            yield output
+        while True:
             output = await self._outputs.get()
-        yield output
+            if isinstance(output, Exception):
+                raise output
+            yield output
+            if output.finish_reason is not None:
+                return
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
 
 class ScriptedChat(IdleEngine):
-    """An engine and its chat service in one: keeps what is asked, and refuses when told to."""
+    """An engine and its chat service in one: keeps what is asked, and refuses when told to.
+
+    A prompt has as many tokens as its messages have words.
+    """
 
     def __init__(self, info: ModelInfo | None = None) -> None:
-        super().__init__(info=info)
-        self.requests: list[ChatRequest] = []
+        super().__init__(info=info or make_model_info(max_model_len=4096, num_blocks=256))
+        self.prepared: list[ChatRequest] = []
+        self.requests: list[ChatRequest] = []  # those that reached the engine
+        self.max_tokens: list[int | None] = []  # of each of them
         self.streams: list[ScriptedChatStream] = []
-        self.refusals: list[Exception] = []  # one for each of the next calls
-        self.preparing: asyncio.Event | None = None  # `open` waits for it
+        self.refusals: list[Exception] = []  # one for each of the next requests
+        self.preparing: asyncio.Event | None = None  # `prepare` waits for it
 
-    async def open(self, request: ChatRequest) -> ScriptedChatStream:
-        self.requests.append(request)
+    async def prepare(self, request: ChatRequest) -> PreparedChat:
+        self.prepared.append(request)
         if self.preparing is not None:
             await self.preparing.wait()
+        num_tokens = sum(len(message.content.split()) for message in request.messages)
+        prompt = ChatPrompt("", tuple(range(num_tokens)), 0, request.continue_final_message)
+        return PreparedChat(request, None, prompt)  # type: ignore[arg-type]
+
+    def submit(  # type: ignore[override]
+        self, prepared: PreparedChat, *, max_tokens: int | None = None
+    ) -> ScriptedChatStream:
         if self.refusals:
             raise self.refusals.pop(0)
+        self.requests.append(prepared.request)
+        self.max_tokens.append(max_tokens)
         self.streams.append(ScriptedChatStream(str(len(self.streams))))
         return self.streams[-1]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import openai
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,11 +24,15 @@ _STOP_LIMIT_S = 20.0
 
 
 class RunningServer:
-    """Where a server is and how it does."""
+    """Where a server is, where it keeps its data, and how it does."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], port: int, log_path: Path, data_dir: Path
+    ) -> None:
         self.process = process
+        self.port = port
         self.url = f"http://127.0.0.1:{port}"
+        self.data_dir = data_dir
         self._log_path = log_path
 
     def log(self) -> str:
@@ -72,6 +77,31 @@ class RunningServer:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(_STOP_LIMIT_S)
 
+    def kill(self) -> None:
+        """End it at once, as a power cut would, and its engine with it."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        self.process.wait(_STOP_LIMIT_S)
+        _end_all(children)
+
+    def engine_pid(self) -> int:
+        """The engine's process: the child with the most memory, beside Python's resource tracker.
+
+        Raises LookupError: there is none.
+        """
+        children = psutil.Process(self.process.pid).children()
+        engines = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        if not engines:
+            raise LookupError("The server has no engine process now.")
+        return max(engines, key=lambda child: child.memory_info().rss).pid
+
+
+def _end_all(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, _STOP_LIMIT_S)
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -80,20 +110,28 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_server(options: Sequence[str] = (), port: int | None = None) -> Iterator[RunningServer]:
-    """Start `app.py` with these options; it may not be ready yet."""
+def running_server(
+    options: Sequence[str] = (), port: int | None = None, data_dir: Path | None = None
+) -> Iterator[RunningServer]:
+    """Start `app.py` with these options; it may not be ready yet.
+
+    With the `data_dir` of an earlier one it is that server, restarted; otherwise it starts empty.
+    """
     port = port or free_port()
-    command = [sys.executable, str(ROOT / "app.py"), "--port", str(port), *options]
     with tempfile.TemporaryDirectory() as directory:
+        data_dir = data_dir or Path(directory) / "data"
         log_path = Path(directory) / "server.log"
+        command = [sys.executable, str(ROOT / "app.py"), "--port", str(port)]
+        command += ["--data-dir", str(data_dir), *options]
         environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
         with log_path.open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        server = RunningServer(process, port, log_path, data_dir)
         try:
-            yield RunningServer(process, port, log_path)
+            yield server
         finally:
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                server.kill()
 
 
 @pytest.fixture(scope="session")

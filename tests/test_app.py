@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from app import main
+from tests.chat_site import PersonAtSite
+from tests.engine_factories import wait_until
 from tests.server import ROOT, running_server
+from ui.chat.storage.database import open_database
 
 
 def stderr_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -51,6 +59,33 @@ def test_a_taken_port_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]
     assert stderr_lines(capsys) == [
         f"Port {port} of 127.0.0.1 is taken: stop what uses it, or choose another with --port."
     ]
+
+
+def test_a_data_directory_that_cannot_be_used_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("not a directory")
+    assert main(["--port", "0", "--data-dir", str(taken)], {}) == 2
+    (line,) = stderr_lines(capsys)
+    assert str(taken) in line
+    assert "--data-dir" in line
+
+
+def test_two_servers_cannot_use_one_data_directory(tmp_path: Path) -> None:
+    with open_database_of(tmp_path), running_server(data_dir=tmp_path) as second:
+        assert second.process.wait(60) == 2
+        (line,) = second.log().splitlines()
+    assert line.startswith(f"Another Hearth server uses the data directory {tmp_path}: ")
+
+
+@contextlib.contextmanager
+def open_database_of(data_dir: Path) -> Iterator[None]:
+    database = open_database(data_dir)
+    try:
+        yield
+    finally:
+        database.close()
 
 
 def test_without_the_bundled_model_the_command_is_told(
@@ -113,6 +148,39 @@ def test_it_serves_while_the_model_loads_and_stops_at_once() -> None:
     assert rest[-2] == "data: [DONE]"
     assert log.index(f"Hearth is at {server.url}") < log.index("The model is ready.")
     assert log[-1] == "Stopping."
+
+
+def test_a_server_that_was_killed_comes_back_with_all_that_was_written() -> None:
+    options = ["--max-model-len", "1024", "--kv-cache-memory-bytes", str(128 * 1024**2)]
+    with tempfile.TemporaryDirectory() as directory:
+        data_dir = Path(directory)
+        with running_server(options, data_dir=data_dir) as server:
+            server.wait_until_ready()
+            engine = psutil.Process(server.engine_pid())
+            alice = PersonAtSite(server.url)
+            asked = alice.ask("Count from 1 to 500.", settings={"max_tokens": 900})
+            with alice.tab() as tab:
+                tab.watch(asked["conversation_id"])
+                tab.wait_for("answer", lambda event: (event["num_output_tokens"] or 0) > 20)
+            wait_until(lambda: answer_of(alice, asked)["text"] != "")
+            written = answer_of(alice, asked)["text"]
+            alice.close()
+            server.kill()
+            assert not engine.is_running()
+        with running_server(options, server.port, data_dir) as server:
+            assert wait_for_health(server.url) in (200, 503)
+            alice = PersonAtSite(server.url, alice.cookie)
+            answer = answer_of(alice, asked)
+            alice.close()
+            assert server.stop() == 0
+    assert answer["state"] == "interrupted"
+    assert answer["text"].startswith(written)
+
+
+def answer_of(person: PersonAtSite, asked: dict[str, str]) -> dict[str, Any]:
+    shown = person.get(f"/conversations/{asked['conversation_id']}")
+    message: dict[str, Any] = shown["messages"][-1]
+    return message
 
 
 def wait_for_health(url: str) -> int:

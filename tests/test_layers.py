@@ -17,7 +17,7 @@ MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
     "request": ("request", "batch"),
     "scheduling": (
         *("scheduler", "fair_queue", "roster", "block_room", "step_plan", "token_budget"),
-        "admission",
+        *("admission", "start_rate"),
     ),
     "attention": ("attention",),
     "model": ("model",),
@@ -25,7 +25,10 @@ MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
     "stats": ("stats", "histogram", "metrics"),
     "telemetry": ("telemetry",),
     "core": ("core", "reply", "step_runner"),
-    "engine": ("engine", "engine_loop", "in_process", "serving", "stream", "build", "chat"),
+    "engine": (
+        *("engine", "engine_loop", "loop_news", "front_desk", "in_process", "process", "serving"),
+        *("stream", "build", "chat"),
+    ),
 }
 LAYER_OF_MODULE = {name: layer for layer, names in MODULES_OF_LAYER.items() for name in names}
 LAYERS_BELOW: Mapping[str, set[str]] = {
@@ -53,10 +56,14 @@ HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
     "fastapi": ("ui/",),
     "starlette": ("ui/",),
     "uvicorn": ("ui/web_server.py",),
-    "pydantic": ("ui/api/",),
+    "pydantic": ("ui/api/", "ui/chat/routes/"),
+    "filelock": ("ui/chat/storage/",),
+    "sqlalchemy": ("ui/chat/storage/",),
+    "alembic": ("ui/chat/storage/",),
+    "msgspec": ("engine/process/",),
     "prometheus_client": ("ui/metrics.py",),
 }
-NOWHERE = ("tests", "pynvml_utils", "mock")
+NOWHERE = ("websockets", "tests", "pynvml_utils", "mock")
 
 
 class Import(NamedTuple):
@@ -178,6 +185,12 @@ def test_the_check_sees_a_wrong_direction(path: str, line: str, is_crossing: boo
         ("engine/core.py", "import gradio as gr", True),
         ("ui/layout.py", "import gradio as gr", False),
         ("ui/health.py", "import prometheus_client", True),
+        ("engine/process/messages.py", "import msgspec", False),
+        ("engine/engine_loop.py", "import msgspec", True),
+        ("ui/chat/storage/database.py", "import sqlalchemy", False),
+        ("ui/chat/answers.py", "from sqlalchemy import select", True),
+        ("ui/chat/routes/ask.py", "from pydantic import BaseModel", False),
+        ("ui/chat/routes/events.py", "import websockets", True),
         ("engine/core.py", "from .errors import HearthError", True),
         ("engine/core.py", "from tests.fakes import FakeRunner", True),
     ],

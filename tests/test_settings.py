@@ -10,16 +10,17 @@ import pytest
 from engine.config import EngineConfig
 from engine.errors import ConfigError
 from engine.settings import option_name, parse_settings, variable_name
+from ui.chat.config import ChatConfig
 from ui.server_config import ServerConfig
+
+CONFIGS = (EngineConfig, ServerConfig, ChatConfig)
 
 
 def parse(
     arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
-) -> tuple[EngineConfig, ServerConfig]:
-    engine, server = parse_settings(
-        [EngineConfig, ServerConfig], arguments, environment or {}, "Hearth."
-    )
-    return engine, server
+) -> tuple[EngineConfig, ServerConfig, ChatConfig]:
+    engine, server, chat = parse_settings(CONFIGS, arguments, environment or {}, "Hearth.")
+    return engine, server, chat
 
 
 def refusal(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> str:
@@ -36,12 +37,15 @@ def help_text(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_defaults_are_those_of_the_dataclasses() -> None:
-    assert parse() == (EngineConfig(), ServerConfig())
+    assert parse() == (EngineConfig(), ServerConfig(), ChatConfig())
 
 
 def test_options_and_variables_reach_their_fields() -> None:
-    engine, server = parse(
-        ["--model", "some/model", "--max-num-seqs=4", "--no-enable-prefix-caching"],
+    engine, server, chat = parse(
+        [
+            *("--model", "some/model", "--max-num-seqs=4", "--no-enable-prefix-caching"),
+            *("--answer-grace-s", "9", "--data-dir", "~/chats"),
+        ],
         {"HEARTH_PORT": "8000", "HEARTH_GPU_MEMORY_UTILIZATION": "0.5", "HEARTH_CACHE_DIR": "/c"},
     )
     assert (engine.model, engine.max_num_seqs, engine.enable_prefix_caching) == (
@@ -50,15 +54,16 @@ def test_options_and_variables_reach_their_fields() -> None:
         False,
     )
     assert (server.port, engine.gpu_memory_utilization, engine.cache_dir) == (8000, 0.5, Path("/c"))
+    assert (server.data_path, chat.answer_grace_s) == (Path.home() / "chats", 9.0)
 
 
 def test_an_option_wins_over_its_variable() -> None:
-    _, server = parse(["--port", "1"], {"HEARTH_PORT": "2"})
+    _, server, _ = parse(["--port", "1"], {"HEARTH_PORT": "2"})
     assert server.port == 1
 
 
 def test_an_empty_variable_is_none() -> None:
-    _, server = parse([], {"HEARTH_API_KEY": "", "HEARTH_PORT": ""})
+    _, server, _ = parse([], {"HEARTH_API_KEY": "", "HEARTH_PORT": ""})
     assert (server.api_key, server.port) == (None, 7860)
 
 
@@ -66,7 +71,7 @@ def test_an_empty_variable_is_none() -> None:
     ("text", "value"), [("1", True), ("yes", True), ("ON", True), ("false", False), ("0", False)]
 )
 def test_truth_in_a_variable(text: str, value: bool) -> None:
-    engine, _ = parse([], {"HEARTH_ENABLE_PREFIX_CACHING": text})
+    engine, _, _ = parse([], {"HEARTH_ENABLE_PREFIX_CACHING": text})
     assert engine.enable_prefix_caching is value
 
 
@@ -95,6 +100,8 @@ def test_truth_in_a_variable(text: str, value: bool) -> None:
         (["--port", "70000"], "--port must be from 0 (any free one) to 65535, not 70000."),
         (["--api-key", " "], "--api-key must be non-empty ASCII text."),
         (["--keep-alive-interval-s", "0"], "--keep-alive-interval-s must be above 0, not 0."),
+        (["--max-import-bytes", "9"], "--max-import-bytes must be at least 1024, not 9."),
+        (["--answer-grace-s", "-1"], "--answer-grace-s must be above 0, not -1."),
     ],
 )
 def test_a_wrong_option_gives_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -123,7 +130,7 @@ def test_a_wrong_variable_is_named(variable: str, text: str, sentence: str) -> N
 
 def test_help_explains_every_setting_with_its_variable(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys)
-    for config in (EngineConfig, ServerConfig):
+    for config in CONFIGS:
         for name in config.__dataclass_fields__:
             assert option_name(name) in text
             assert f"({variable_name(name)})" in " ".join(text.split())
@@ -133,10 +140,11 @@ def test_help_is_grouped_and_fits_a_terminal(capsys: pytest.CaptureFixture[str])
     lines = help_text(capsys).splitlines()
     assert "engine:" in lines
     assert "server:" in lines
+    assert "chat:" in lines
     assert max(len(line) for line in lines) <= 110
 
 
 def test_the_api_key_is_not_shown() -> None:
-    _, server = parse([], {"HEARTH_API_KEY": "sesame"})
+    _, server, _ = parse([], {"HEARTH_API_KEY": "sesame"})
     assert server.api_key == "sesame"
     assert "sesame" not in repr(server)

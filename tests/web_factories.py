@@ -31,20 +31,27 @@ from ui.server_config import ServerConfig
 HI = [{"role": "user", "content": "hello"}]
 
 
-@contextlib.contextmanager
-def chat_engine(
+def make_chat_engine(
     tokenizer_path: Path, runner: FakeRunner | None = None, **config: Any
-) -> Iterator[InProcessEngine]:
-    """A running engine on a FakeRunner, for prompts of a real tokenizer."""
+) -> InProcessEngine:
+    """An engine on a FakeRunner, for prompts of a real tokenizer; not started yet."""
     info = make_model_info(
         tokenizer_path=str(tokenizer_path),
         block_size=8,
-        num_blocks=256,
+        num_blocks=2048,
         max_model_len=1024,
         vocab_size=1000,
     )
     loaded = SimpleNamespace(runner=runner or FakeRunner(8), info=info, tokenizer=ByteTokenizer())
-    engine = InProcessEngine(EngineConfig(**config), lambda config, report: loaded)
+    return InProcessEngine(EngineConfig(**config), lambda config, report: loaded)
+
+
+@contextlib.contextmanager
+def chat_engine(
+    tokenizer_path: Path, runner: FakeRunner | None = None, **config: Any
+) -> Iterator[InProcessEngine]:
+    """The same, running."""
+    engine = make_chat_engine(tokenizer_path, runner, **config)
     engine.start()
     wait_until(lambda: engine.status().state is EngineState.READY)
     try:

@@ -15,7 +15,7 @@ from ui.api.errors import RETRY_WHILE_LOADING_S
 
 class Health(NamedTuple):
     is_healthy: bool
-    status: str  # ok, loading, stalled, failed or stopped
+    status: str  # ok, loading, restarting, stalled, failed or stopped
     message: str  # one sentence for people
 
 
@@ -33,6 +33,7 @@ class Liveness:
 
     def judge(self, status: EngineStatus, stats: EngineStats | None, now_s: float) -> Health:
         if status.state is not EngineState.READY or stats is None:
+            self._since_s = None
             return Health(False, status.state.value, status.message)
         silent_s = self._silent_s(stats, now_s)
         if silent_s > self._stall_timeout_s:

@@ -90,6 +90,11 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily(
             _PREFIX + "engine_ready", "1 while the model answers.", value=float(is_ready)
         )
+        yield CounterMetricFamily(
+            _PREFIX + "engine_restarts",
+            "Times the engine's process was started again.",
+            value=self._engine.status().num_restarts,
+        )
         stats = self._engine.stats()
         if stats is None or not is_ready:
             return

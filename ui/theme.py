@@ -8,7 +8,11 @@ from typing import Any
 from gradio.themes import Base
 from gradio.themes.utils import colors, sizes
 
+from ui.i18n import page_texts
+
 ASSETS = Path(__file__).parents[1] / "assets"
+_STYLES = [ASSETS / "chat.css", ASSETS / "chat" / "side.css", ASSETS / "chat" / "overlays.css"]
+_HEAD = '<script type="module" src="/assets/chat/main.js"></script>'
 _EMBER = colors.Color(
     name="ember",
     c50="#fdf6f1",
@@ -84,11 +88,12 @@ def hearth_theme() -> Base:
 
 
 def page_options() -> dict[str, Any]:
-    """Arguments for `mount_gradio_app` (or `launch`): theme, styles, script, icon, no footer."""
+    """Arguments for `mount_gradio_app`: theme, texts, styles, scripts, icon, no footer."""
     return {
         "theme": hearth_theme(),
-        "css_paths": [ASSETS / "chat.css"],
-        "js": (ASSETS / "chat.js").read_text(encoding="utf-8"),
+        "i18n": page_texts(),
+        "css_paths": _STYLES,
+        "head": _HEAD,
         "favicon_path": str(ASSETS / "favicon.svg"),
         "footer_links": [],
     }

@@ -17,6 +17,7 @@ from ui.server_config import ServerConfig
 _POLL_S = 0.1
 _GRACE_S = 2
 _BACKLOG = 1024
+_MAX_FRAME_BYTES = 64 * 1024  # of what a page may send over its event connection
 
 
 def open_socket(config: ServerConfig) -> socket.socket:
@@ -50,7 +51,9 @@ def address_of(listener: socket.socket) -> str:
 
 
 class WebServer(uvicorn.Server):
-    """Serves while the engine loads, and ends when loading fails.
+    """Serves while the engine loads, and ends when the first load fails.
+
+    A later failure leaves the page up, which says what happened.
 
     `say` gets one line for each thing worth telling.
     """
@@ -68,6 +71,8 @@ class WebServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_GRACE_S,
+            ws_max_size=_MAX_FRAME_BYTES,
+            ws_per_message_deflate=False,  # small frames: it costs more time than it saves bytes
         )
         super().__init__(config)
         self._engine = engine
@@ -85,7 +90,7 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._say(f"Hearth is at {self._address}")
-        self._watch = asyncio.create_task(self._watch_loading())
+        self._watch = asyncio.create_task(self._watch_engine())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._say("Stopping.")
@@ -102,17 +107,19 @@ class WebServer(uvicorn.Server):
             yield
             self._captured_signals.clear()
 
-    async def _watch_loading(self) -> None:
-        said = ""
-        while True:
-            status = self._engine.status()
-            if status.message and status.message != said:
-                said = status.message
-                if status.state is not EngineState.FAILED:
-                    self._say(said)
-            if status.state is EngineState.FAILED:
+    async def _watch_engine(self) -> None:
+        """Say what becomes of the engine, until it is over."""
+        said, was_ready = "", False
+        while (status := self._engine.status()).state is not EngineState.STOPPED:
+            has_failed = status.state is EngineState.FAILED
+            if has_failed and not was_ready:
                 self.load_failure = status.message
                 self.should_exit = True
-            if status.state is not EngineState.LOADING:
                 return
+            if status.message and status.message != said:
+                said = status.message
+                self._say(said)
+            if has_failed:
+                return
+            was_ready = was_ready or status.state is EngineState.READY
             await asyncio.sleep(_POLL_S)

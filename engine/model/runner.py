@@ -57,6 +57,14 @@ class ModelRunner:
         return self._sampler.sample(logits, [self._sampler_row(item) for item in sampling])
 
     @torch.inference_mode()
+    def check_device(self) -> None:
+        """Raises if the device does not compute any more, as after a fault in a CUDA kernel."""
+        device = self._model.device
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # a step that ran out of memory says nothing about the device
+        torch.ones(1, device=device).add_(1).item()
+
+    @torch.inference_mode()
     def compute_logits(self, batch: ScheduledBatch) -> torch.Tensor:
         """Logits [num_sampling, vocab_size] of the ids that may be sampled."""
         inputs = build_inputs(

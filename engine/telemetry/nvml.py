@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from engine.telemetry.process_tree import ProcessTree
 from engine.telemetry.snapshot import GpuReading, GpuSnapshot
 from engine.telemetry.visible_devices import GpuIdentity, visible_devices
 
@@ -61,11 +62,11 @@ class NvmlReader:
         self,
         load: Callable[[], Any] = import_pynvml,
         environment: Mapping[str, str] = os.environ,
-        process_id: int | None = None,
+        process_ids: Callable[[], frozenset[int]] | None = None,
     ) -> None:
         self._load = load
         self._environment = environment
-        self._process_id = os.getpid() if process_id is None else process_id
+        self._process_ids = process_ids or ProcessTree().process_ids
         self._nvml: Any = None
         self._devices: tuple[_Device, ...] = ()
         self._reason: str | None = None
@@ -76,7 +77,8 @@ class NvmlReader:
         if self._wants_open() and (self._retry_at_s is None or now_s >= self._retry_at_s):
             self._retry_at_s = now_s + RETRY_S
             self._open()
-        gpus = tuple(device.read(self._process_id) for device in self._devices)
+        process_ids = self._process_ids() if self._devices else frozenset()
+        gpus = tuple(device.read(process_ids) for device in self._devices)
         self._log_lost(gpus)
         return GpuReading(self._mark_ours(gpus), None if gpus else self._reason)
 
@@ -152,11 +154,11 @@ class _Device:
     def detach(self) -> None:
         self._handle = None
 
-    def read(self, process_id: int) -> GpuSnapshot:
+    def read(self, process_ids: frozenset[int]) -> GpuSnapshot:
         try:
             if self._handle is None:
                 self._attach()
-            snapshot = self._read_figures(process_id)
+            snapshot = self._read_figures(process_ids)
         except self._nvml.NVMLError as error:
             self.detach()
             self.is_lost = True
@@ -187,7 +189,7 @@ class _Device:
     def _snapshot(self) -> GpuSnapshot:
         return GpuSnapshot(index=self._index, uuid=self.identity.uuid, name=self.identity.name)
 
-    def _read_figures(self, process_id: int) -> GpuSnapshot:
+    def _read_figures(self, process_ids: frozenset[int]) -> GpuSnapshot:
         nvml = self._nvml
         utilization = self._ask("nvmlDeviceGetUtilizationRates")
         memory = self._memory()
@@ -201,7 +203,7 @@ class _Device:
             memory_used_bytes=None if memory is None else memory.used,
             memory_reserved_bytes=getattr(memory, "reserved", None),
             memory_total_bytes=None if memory is None else memory.total,
-            own_memory_bytes=_own_memory(processes, process_id),
+            own_memory_bytes=_own_memory(processes, process_ids),
             num_processes=None if processes is None else len(processes),
             temperature_celsius=self._temperature(),
             power_watts=_watts(self._ask("nvmlDeviceGetPowerUsage")),
@@ -253,9 +255,9 @@ def throttle_words(reasons: int | None) -> tuple[str, ...] | None:
     return tuple(word for bit, word in _THROTTLE_WORDS.items() if reasons & bit)
 
 
-def _own_memory(processes: Any, process_id: int) -> int | None:
+def _own_memory(processes: Any, process_ids: frozenset[int]) -> int | None:
     """Processes may hide their memory (None), and pids may be another namespace's."""
-    own = [entry.usedGpuMemory for entry in processes or () if entry.pid == process_id]
+    own = [entry.usedGpuMemory for entry in processes or () if entry.pid in process_ids]
     known = [num_bytes for num_bytes in own if num_bytes is not None]
     return sum(known) if known else None
 

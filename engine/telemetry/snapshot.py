@@ -21,7 +21,7 @@ class GpuSnapshot:
     memory_used_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     memory_total_bytes: int | None = None
-    own_memory_bytes: int | None = None  # of this process
+    own_memory_bytes: int | None = None  # of this server's processes
     num_processes: int | None = None
     temperature_celsius: float | None = None
     power_watts: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine.errors import ContextLengthError, InvalidParameterError
@@ -11,8 +11,15 @@ from engine.text.encoder import PromptEncoder
 from engine.text.literals import ControlLiterals
 from engine.text.token_bytes import TokenBytes
 from engine.text.token_decoder import decode_text
-from engine.text.tokenizer import Tokenizers
-from engine.text.transcript import TranscriptKey, TranscriptStore
+from engine.text.tokenizer import Tokenizers, tokenizer_identity
+from engine.text.transcript import (
+    Transcript,
+    TranscriptKey,
+    TranscriptStore,
+    pack_transcript,
+    transcript_digest,
+    unpack_transcript,
+)
 
 _MAX_REPLIES_LOOKED_UP = 8
 _MAX_UNSHOWN_TOKENS = 64
@@ -50,6 +57,8 @@ class ChatFormatter:
         self._special_ids = {
             token.token_id for token in tokenizers.control_tokens if token.is_special
         }
+        self._identity = tokenizer_identity(tokenizers)
+        self._vocab_size = len(tokenizers.main)
         self._transcripts = TranscriptStore()
         self._max_model_len = max_model_len
         self.token_bytes = TokenBytes(tokenizers.main)
@@ -62,8 +71,11 @@ class ChatFormatter:
         owner: str,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        known_transcripts: Sequence[Transcript] = (),
     ) -> ChatPrompt:
         """The prompt for the next reply, or for more of the last one.
+
+        Of `known_transcripts` the one that fits is used; what is damaged or foreign is ignored.
 
         Raises:
             InvalidParameterError: the messages cannot be used; `field` names the one at fault.
@@ -81,29 +93,32 @@ class ChatFormatter:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
         )
-        stored, rest = self._from_transcript(hidden, text, owner)
+        known = {transcript.digest: transcript for transcript in known_transcripts}
+        stored, rest = self._from_transcript(hidden, text, owner, known)
         token_ids = (*stored, *self._encoder.encode(rest))
         return ChatPrompt(text, token_ids, len(stored), continue_final_message)
 
     def remember(
         self, prompt: ChatPrompt, *, owner: str, reply_text: str, reply_token_ids: Sequence[int]
-    ) -> None:
-        """Keep an answer's ids for the turn after it.
+    ) -> Transcript | None:
+        """Keep an answer's ids for the turn after it; the result is for keeping them elsewhere.
 
         Ids past `reply_text` are dropped; text past the last whole id (a stop string cut there) is
-        encoded once, here.
+        encoded once, here. None: there is nothing to keep.
         """
         if not reply_text:
-            return
+            return None
         kept, rest = self._split_reply(reply_text, reply_token_ids)
         try:
             token_ids = [*prompt.token_ids, *kept, *self._encoder.encode_inside(rest)]
         except InvalidParameterError:  # a control token that cannot be text: encode anew next time
-            return
+            return None
         text = prompt.text + self._literals.hide(
             self.space_before(prompt, kept) + reply_text, "assistant"
         )
-        self._transcripts.put(TranscriptKey(owner, text), token_ids)
+        digest = transcript_digest(self._identity, text)
+        self._transcripts.put(TranscriptKey(owner, digest), token_ids)
+        return pack_transcript(digest, token_ids)
 
     def space_before(self, prompt: ChatPrompt, reply_token_ids: Sequence[int]) -> str:
         """The space that a continued reply begins with where its decode alone has none.
@@ -113,13 +128,18 @@ class ChatFormatter:
         if not prompt.is_continued:
             return ""
         last_token_ids = prompt.token_ids[-1:]
+        first_token_ids = reply_token_ids[:_MAX_UNSHOWN_TOKENS]  # the others do not matter here
         before = decode_text(self._tokenizer, last_token_ids)
-        joined = decode_text(self._tokenizer, [*last_token_ids, *reply_token_ids])
-        reply = decode_text(self._tokenizer, reply_token_ids)
+        joined = decode_text(self._tokenizer, [*last_token_ids, *first_token_ids])
+        reply = decode_text(self._tokenizer, first_token_ids)
         return " " if joined == before + " " + reply else ""
 
     def _from_transcript(
-        self, messages: Sequence[ChatMessage], text: str, owner: str
+        self,
+        messages: Sequence[ChatMessage],
+        text: str,
+        owner: str,
+        known: Mapping[bytes, Transcript],
     ) -> _StoredPart:
         """The ids of the longest stored part of the conversation, and the text after it."""
         replies = [index for index, message in enumerate(messages) if message.role == "assistant"]
@@ -128,10 +148,24 @@ class ChatFormatter:
             if stored_text is None or not text.startswith(stored_text):
                 continue  # the template rewrites this part of the history: it wins
             rest = text[len(stored_text) :]
-            stored = self._transcripts.get(TranscriptKey(owner, stored_text))
+            digest = transcript_digest(self._identity, stored_text)
+            stored = self._stored_ids(TranscriptKey(owner, digest), known)
             if stored and (not rest or self._encoder.starts_with_control_token(rest)):
                 return _StoredPart(stored, rest)
         return _StoredPart((), text)
+
+    def _stored_ids(
+        self, key: TranscriptKey, known: Mapping[bytes, Transcript]
+    ) -> tuple[int, ...] | None:
+        """From memory, or from what the caller has kept, which is then in memory."""
+        stored = self._transcripts.get(key)
+        if stored is None and key.digest in known:
+            stored = unpack_transcript(
+                known[key.digest], max_tokens=self._max_model_len, vocab_size=self._vocab_size
+            )
+            if stored is not None:
+                self._transcripts.put(key, stored)
+        return stored
 
     def _text_up_to_reply(self, messages: Sequence[ChatMessage], index: int) -> str | None:
         """What was rendered when the reply at `index` was asked for, and the reply."""

@@ -5,6 +5,8 @@ Two instances, because switching `split_special_tokens` on a shared one is not t
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +68,13 @@ def find_control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[ControlToke
         for token_id, token in tokenizer.added_tokens_decoder.items()
         if token.special or _is_marker(token, template)
     )
+
+
+def tokenizer_identity(tokenizers: Tokenizers) -> bytes:
+    """A digest of all that decides which ids a text gets: equal ids mean the same under it."""
+    digest = hashlib.sha256(tokenizers.main.backend_tokenizer.to_str().encode())
+    digest.update(json.dumps([token.content for token in tokenizers.control_tokens]).encode())
+    return digest.digest()
 
 
 def template_source(tokenizer: PreTrainedTokenizerBase) -> str:

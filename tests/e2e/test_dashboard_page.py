@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 import pytest
 from fastapi import FastAPI
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from engine import EngineState, Monitor
 from engine.telemetry.nvml import NvmlReader
@@ -24,22 +24,7 @@ from ui.middleware import SecurityHeaders
 from ui.panels.dashboard import build_dashboard_panel
 from ui.theme import page_options
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 HOSTILE = "<img src=x onerror=window.__ran=1> ${window.__ran=2} {{value}} <b>bold</b>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
 
 
 class DashboardPage:
@@ -114,7 +99,7 @@ def visit(browser: Browser) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def served_dashboard(engine: IdleEngine, nvml: FakeNvml | None = None) -> Iterator[str]:
-    reader = NvmlReader(lambda: nvml, {}, 1) if nvml else None
+    reader = NvmlReader(lambda: nvml, {}, lambda: frozenset({1})) if nvml else None
     monitor = Monitor(engine.stats, nvml=reader, interval_s=0.2)
     app = FastAPI()
     app.include_router(dashboard_router(engine, monitor))
@@ -134,7 +119,7 @@ def mount_tabs(app: FastAPI) -> None:
             gr.Markdown("Chat")
         with gr.Tab("Dashboard"):
             build_dashboard_panel()
-    gr.mount_gradio_app(app, blocks, path="/", **page_options())
+    gr.mount_gradio_app(app, blocks, path="/", **(page_options() | {"head": None}))  # no chat
 
 
 def test_real_figures_move_after_a_chat(server: RunningServer, visit: Any) -> None:

@@ -169,9 +169,41 @@ def test_retry_after_follows_the_recent_rate_of_starts() -> None:
     admission = make_admission(max_num_seqs=4, max_queued_requests=8)
     for index in range(4):
         admit(admission, f"s{index}")
-        admission.started(f"s{index}", 3.5 * index)
+        admission.started(f"s{index}", 0.0)
     for index in range(8):
         admit(admission, f"q{index}")
+    for index in range(3):
+        admission.ended(f"s{index}")
+        admission.started(f"q{index}", 3.5 * (index + 1))
+        admit(admission, f"r{index}")
     with pytest.raises(QueueFullError, match=r"try again in 4 s\.") as caught:
         admit(admission, "late")
     assert caught.value.retry_after_s == 4
+
+
+def test_the_expected_wait_follows_place_and_rate() -> None:
+    admission = busy_admission(max_queued_requests=8)
+    for name in "abc":
+        admit(admission, name)
+    assert admission.expected_wait_s(1, now_s=1.0) is None  # nobody has started from the queue
+    admission.ended("running")
+    admission.started("a", 4.0)
+    assert admission.expected_wait_s(1, now_s=5.0) == 4.0
+    assert admission.expected_wait_s(2, now_s=5.0) == 8.0
+    assert admission.expected_wait_s(1, now_s=14.0) == 7.0  # (4 + 10) / 2: the next is overdue
+
+
+def test_starts_without_a_wait_say_nothing_of_the_queue() -> None:
+    admission = make_admission(max_num_seqs=4)
+    for index in range(20):
+        admit(admission, f"s{index}")
+        admission.started(f"s{index}", 0.01)
+        admission.ended(f"s{index}")
+    assert admission.expected_wait_s(1, now_s=1.0) is None
+
+
+def test_who_waits_for_memory_waits_too() -> None:
+    admission = make_admission(max_num_seqs=4)
+    admit(admission, "a")
+    admission.started("a", 5.0)  # there was a slot, but no room for it
+    assert admission.expected_wait_s(2, now_s=6.0) == 10.0

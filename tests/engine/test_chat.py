@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -12,6 +15,7 @@ from engine.errors import EngineNotReadyError, InvalidParameterError, QueueFullE
 from engine.request import FinishReason, RequestOutput
 from engine.sampling_params import SamplingParams
 from engine.text.chat_template import ChatMessage
+from engine.text.formatter import ChatFormatter
 from tests.factories import make_model_info
 from tests.fakes import IdleEngine, ScriptedEngine
 from tests.tokenizer_factories import save_phi3_tokenizer, save_qwen3_tokenizer
@@ -195,6 +199,28 @@ def test_the_prompts_in_preparation_are_bounded(
     assert [type(result) for result in results] == [ChatStream, ChatStream, QueueFullError]
 
 
+def test_one_owner_cannot_take_all_the_places_of_prompts(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def chat() -> list[object]:
+        service = ChatService(engine)
+        requests = [make_request("a" * 50_000)] * 3
+        requests.append(replace(requests[0], owner="somebody else"))
+        opened = map(service.open, requests)
+        results: list[object] = await asyncio.gather(*opened, return_exceptions=True)
+        await service.open(make_request("Hi"))
+        return results
+
+    monkeypatch.setattr("engine.chat._MAX_PROMPTS_OF_OWNER", 2)
+    results = asyncio.run(chat())
+    assert [type(result) for result in results] == [
+        ChatStream,
+        ChatStream,
+        QueueFullError,
+        ChatStream,
+    ]
+
+
 def test_br_41_the_event_loop_runs_while_a_prompt_is_encoded(engine: ScriptedEngine) -> None:
     async def chat() -> int:
         opening = asyncio.ensure_future(ChatService(engine).open(make_request("a" * 100_000)))
@@ -209,17 +235,108 @@ def test_br_41_the_event_loop_runs_while_a_prompt_is_encoded(engine: ScriptedEng
     assert len(engine.requests[0].prompt_token_ids) > 1000
 
 
-def test_a_prompt_s_tokens_are_counted(engine: ScriptedEngine) -> None:
-    async def chat() -> None:
-        service = ChatService(engine)
-        request = make_request("Hi")
-        stream = await service.open(request)
-        assert await service.count_tokens(request.messages, "ann") == len(stream.prompt_token_ids)
-
-    asyncio.run(chat())
-
-
 def test_br_50_the_bytes_of_a_token(engine: ScriptedEngine, directory: Path) -> None:
     stream = asyncio.run(ChatService(engine).open(make_request("Hi")))
     halves = AutoTokenizer.from_pretrained(directory).encode("é", add_special_tokens=False)
     assert b"".join(map(stream.token_bytes, halves)) == "é".encode()
+
+
+def test_br_07_a_kept_transcript_survives_a_restart(
+    engine: ScriptedEngine, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    async def chat() -> None:
+        stream = await ChatService(engine).open(make_request("Hi"))
+        engine.streams[0].put(delta(" t", (space, t)))
+        assert stream.transcript is None
+        last = delta("he", (h, e), finish_reason=FinishReason.STOP, num_accepted_tokens=4)
+        engine.streams[0].put(last)
+        assert await read(stream) == " the"
+        assert stream.transcript is not None
+        after = make_request("Hi", " the", "And?")
+        await ChatService(engine).open(replace(after, known_transcripts=(stream.transcript,)))
+        await ChatService(engine).open(after)
+
+    space, t, h, e = tokenizer.convert_tokens_to_ids(["Ġ", "t", "h", "e"])
+    asyncio.run(chat())
+    first, kept, cold = (request.prompt_token_ids for request in engine.requests)
+    assert kept[: len(first) + 4] == (*first, space, t, h, e)
+    assert cold != kept  # " the" is one token
+    assert tokenizer.decode(cold) == tokenizer.decode(kept)
+
+
+def test_a_transcript_is_of_what_was_said(engine: ScriptedEngine) -> None:
+    async def chat() -> None:
+        stream = await ChatService(engine).open(make_request("Hi"))
+        engine.streams[0].put(delta("", (), finish_reason=FinishReason.ABORT))
+        await read(stream)
+        assert stream.transcript is None
+
+    asyncio.run(chat())
+
+
+def test_br_41_the_event_loop_runs_while_a_long_reply_is_remembered(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next turn is not built before it is."""
+    order: list[str] = []
+    remember, build = ChatFormatter.remember, ChatFormatter.build
+
+    def slowly_remember(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.2)
+        order.append("remembered")
+        return remember(*arguments, **options)
+
+    def noted_build(*arguments: Any, **options: Any) -> Any:
+        order.append("built")
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(ChatFormatter, "remember", slowly_remember)
+    monkeypatch.setattr(ChatFormatter, "build", noted_build)
+
+    async def chat() -> int:
+        service = ChatService(engine)
+        stream = await service.open(make_request("Hi"))
+        engine.streams[0].put(delta("fo", (1, 2)))
+        await anext(aiter(stream))
+        stream.close()
+        opening = asyncio.ensure_future(service.open(make_request("Hi", "fo", "And?")))
+        await asyncio.sleep(0)
+        await service.open(make_request("Hi", owner="bob"))  # waits for nothing of Ann's
+        num_turns = 0
+        while not opening.done():
+            await asyncio.sleep(0.001)
+            num_turns += 1
+        return num_turns
+
+    assert asyncio.run(chat()) > 20
+    assert order == ["built", "built", "remembered", "built"]
+
+
+def test_an_answer_that_cannot_be_remembered_is_still_one(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise ValueError("no such id")
+
+    async def chat() -> str:
+        stream = await ChatService(engine).open(make_request("Hi"))
+        engine.streams[0].put(delta("fo", (1, 2), finish_reason=FinishReason.STOP))
+        text = await read(stream)
+        assert stream.transcript is None
+        return text
+
+    monkeypatch.setattr(ChatFormatter, "remember", fail)
+    assert asyncio.run(chat()) == "fo"
+    assert "no such id" in caplog.text
+
+
+def test_a_prompt_can_be_prepared_and_sent_later(engine: ScriptedEngine) -> None:
+    async def chat() -> None:
+        service = ChatService(engine)
+        prepared = await service.prepare(make_request("Hi"))
+        assert engine.requests == []
+        stream = service.submit(prepared, max_tokens=7)
+        assert len(stream.prompt_token_ids) == prepared.num_tokens
+        assert engine.requests[0].sampling.max_tokens == 7
+
+    asyncio.run(chat())

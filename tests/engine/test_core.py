@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from engine.batch import ScheduledBatch
 from engine.metrics import MetricsRecorder
-from engine.request import FinishReason
+from engine.request import FinishReason, RequestTrace
 from tests.engine_factories import CoreDriver, make_metrics
 
 PROMPT = tuple(range(40, 62))
@@ -238,3 +239,43 @@ def test_timings_come_with_the_last_output() -> None:
     timings = driver.last("a").timings
     assert timings == (2.0, 2.0, 4.0, 2.0, 6.0)
     assert driver.outputs["a"][0].timings is None
+
+
+def test_the_trace_says_what_a_request_met() -> None:
+    driver = CoreDriver(prompt_tokens=8, max_num_seqs=2)
+    driver.add("a", range(40, 60), max_tokens=6, user="ann")
+    driver.step()
+    driver.add("b", range(100, 104), max_tokens=3, user="bob")
+    driver.add("c", range(120, 124), max_tokens=2, user="cho")
+    driver.run()
+    traces = {name: driver.last(name).trace for name in "abc"}
+    assert traces["b"] is not None
+    assert traces["c"] is not None
+    assert (traces["b"].num_ahead, traces["b"].num_running) == (0, 1)
+    assert (traces["c"].num_ahead, traces["c"].num_running) == (1, 1)
+    a = traces["a"]
+    assert a is not None
+    assert (a.num_prefill_steps, a.num_decode_steps, a.num_preemptions) == (3, 5, 0)
+    assert a.mean_step_requests is not None
+    assert 1.0 < a.mean_step_requests <= 2.0
+
+
+def test_a_request_that_never_ran_has_an_empty_trace() -> None:
+    driver = CoreDriver()
+    driver.add("a")
+    driver.abort("a")
+    assert driver.last("a").trace == RequestTrace(0, 0, 0, 0, 0, None)
+
+
+def test_who_starts_is_announced_before_the_step() -> None:
+    driver = CoreDriver()
+    driver.add("a")
+    announced: list[str] = []
+
+    def fault(batch: ScheduledBatch) -> None:
+        assert announced == ["a"]
+
+    driver.runner.fault = fault
+    for _ in range(2):
+        driver.core.step(lambda started: announced.extend(item.request_id for item in started))
+    assert announced == ["a"]

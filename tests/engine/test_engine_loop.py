@@ -78,7 +78,7 @@ def test_br_38_when_the_loop_dies_every_reader_hears_of_it(
     engine = start_engine(runner, max_num_seqs=1)
     streams = [submit(engine, f"r{index}", max_tokens=20) for index in range(3)]
     assert gate.reached.wait(10)
-    serving = engine._loop.serving
+    serving = engine._serving
     assert serving is not None
 
     def die(*values: object) -> None:
@@ -133,9 +133,9 @@ def test_br_52_figures_that_cannot_be_read_do_not_stop_the_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = start_engine()
-    serving = engine._loop.serving
+    serving = engine._serving
     assert serving is not None
-    monkeypatch.setattr(serving.core, "stats", lambda num_refused: 1 / 0)
+    monkeypatch.setattr(serving.core, "stats", lambda: 1 / 0)
     assert read_all(submit(engine, max_tokens=5)).finish_reason is FinishReason.LENGTH
     engine.stop()
 

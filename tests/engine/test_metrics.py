@@ -23,12 +23,12 @@ def test_a_request_leaves_its_figures() -> None:
     driver.clock.now_s = 2.0
     driver.add("a", range(10), max_tokens=3, arrival_s=1.0)
     driver.run()
-    stats = driver.core.stats(num_refused=4)
+    stats = driver.core.stats()
     assert stats.queue == Percentiles(1.0, 1.0, 1.0)
     assert stats.ttft == Percentiles(2.0, 2.0, 2.0)  # two steps of prompt
     assert stats.inter_token == Percentiles(0.5, 0.5, 0.5)
     assert stats.e2e == Percentiles(3.0, 3.0, 3.0)
-    assert (stats.num_requests_total, stats.num_requests_refused_total) == (1, 4)
+    assert stats.num_requests_total == 1
     assert (stats.num_prompt_tokens_total, stats.num_output_tokens_total) == (10, 3)
     assert stats.num_requests_finished_total["length"] == 1
     assert (stats.num_steps_total, stats.step_duration_s, stats.last_step_s) == (4, 0.5, 4.0)

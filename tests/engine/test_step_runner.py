@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.batch import ScheduledBatch
+from engine.errors import DeviceLostError
 from engine.request import FinishReason
 from tests.engine_factories import CoreDriver
 
@@ -89,3 +90,34 @@ def test_a_failing_copy_ends_only_who_needs_it() -> None:
     driver.add("e", (*PROMPT, 70), max_tokens=4)
     driver.run()
     assert driver.tokens("e") == driver.runner.expected_tokens((*PROMPT, 70), 4)
+
+
+@pytest.mark.parametrize("when", ["step", "copy"])
+def test_a_device_that_fails_its_check_is_lost(when: str) -> None:
+    driver = CoreDriver()
+    driver.add("a", PROMPT, max_tokens=4)
+    driver.run()
+    driver.add("b", (*PROMPT, 70), max_tokens=4)
+
+    def lose(batch: ScheduledBatch) -> None:
+        if when == "step" or batch.block_copies:
+            driver.runner.is_lost = True
+            driver.runner.check_device()
+
+    driver.runner.fault = lose
+    with pytest.raises(DeviceLostError, match="does not work any more"):
+        driver.run()
+
+
+def test_a_device_that_is_lost_while_requests_are_repeated_is_noticed() -> None:
+    driver = CoreDriver()
+    for name in "ab":
+        driver.add(name, [*PROMPT, ord(name)], max_tokens=4)
+
+    def fault(batch: ScheduledBatch) -> None:
+        driver.runner.is_lost = len(batch.requests) == 1
+        raise RuntimeError("device-side assert")
+
+    driver.runner.fault = fault
+    with pytest.raises(DeviceLostError):
+        driver.step()

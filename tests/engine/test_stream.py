@@ -103,3 +103,39 @@ def test_progress_ends_with_the_stream() -> None:
     assert stream.progress.status is RequestStatus.RUNNING
     stream.put(END)
     assert stream.progress.status is RequestStatus.FINISHED
+
+
+def test_what_has_no_text_yet_waits_for_it() -> None:
+    stream = make_stream()
+    read: list[RequestOutput] = []
+    reader = threading.Thread(target=lambda: read.append(next(iter(stream))))
+    reader.start()
+    stream.put(RequestOutput(request_id="r", token_ids=(1,)))
+    reader.join(timeout=0.05)
+    assert reader.is_alive()
+    stream.put(delta("a"))
+    reader.join(timeout=10)
+    assert (read[0].text, read[0].token_ids) == ("a", (1, ord("a")))
+    stream.put(RequestOutput(request_id="r", token_ids=(2,)))  # comes at once from here on
+    assert next(iter(stream)).token_ids == (2,)
+
+
+def test_an_answer_nobody_has_read_of_can_begin_anew() -> None:
+    stream = make_stream()
+    stream.put(delta("a"))
+    assert stream.begin_anew()
+    stream.put(delta("b"))
+    stream.put(END)
+    assert not stream.begin_anew()  # it is over
+    assert "".join(output.text for output in stream) == "b"
+
+
+def test_an_answer_of_which_something_was_read_cannot() -> None:
+    stream = make_stream()
+    stream.put(delta("a"))
+    outputs = iter(stream)
+    next(outputs)
+    stream.put(delta("b"))
+    assert not stream.begin_anew()
+    stream.put(END)
+    assert "".join(output.text for output in outputs) == "b"

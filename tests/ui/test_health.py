@@ -24,7 +24,9 @@ def test_a_ready_engine_is_healthy_however_long_it_idles() -> None:
         assert liveness.judge(READY, make_engine_stats(), now_s) == Health(True, "ok", "Ready.")
 
 
-@pytest.mark.parametrize("state", [EngineState.LOADING, EngineState.FAILED, EngineState.STOPPED])
+@pytest.mark.parametrize(
+    "state", [EngineState.LOADING, EngineState.RESTARTING, EngineState.FAILED, EngineState.STOPPED]
+)
 def test_only_a_ready_engine_is_healthy(state: EngineState) -> None:
     health = Liveness(10).judge(EngineStatus(state, "So it is."), make_engine_stats(), 0.0)
     assert health == Health(False, state.value, "So it is.")
@@ -55,6 +57,15 @@ def test_the_time_starts_anew_with_work_after_idleness() -> None:
     assert liveness.judge(READY, busy, 1000.0).is_healthy
 
 
+def test_the_time_starts_anew_with_a_new_process() -> None:
+    liveness = Liveness(stall_timeout_s=10)
+    busy = make_engine_stats(num_running=1, num_steps_total=5)
+    liveness.judge(READY, busy, 0.0)
+    restarting = EngineStatus(EngineState.RESTARTING, "It starts again.", 1)
+    assert liveness.judge(restarting, busy, 15.0) == Health(False, "restarting", "It starts again.")
+    assert liveness.judge(READY, busy, 20.0).is_healthy
+
+
 def test_the_route_says_200_or_503_with_a_reason() -> None:
     engine = IdleEngine(EngineState.LOADING)
     app = FastAPI()
@@ -76,8 +87,9 @@ def test_br_34_a_stuck_step_fails_the_check_until_it_ends() -> None:
     app.include_router(health_router(engine=engine, stall_timeout_s=0.05))
     client = TestClient(app)
     assert client.get("/health").status_code == 200
-    engine.submit(make_generation_request())
+    stream = engine.submit(make_generation_request())  # held: one that nobody holds is aborted
     wait_until(lambda: client.get("/health").json()["status"] == "stalled")
     gate.set()
     wait_until(lambda: client.get("/health").status_code == 200)
+    stream.close()
     engine.stop()

@@ -84,8 +84,11 @@ def test_an_unknown_number_is_absent_not_zero() -> None:
     assert found["hearth:num_requests_running", ""] == 0
 
 
-def test_while_loading_only_readiness_is_told() -> None:
-    assert samples(IdleEngine(EngineState.LOADING)) == {("hearth:engine_ready", ""): 0}
+def test_while_loading_only_readiness_and_restarts_are_told() -> None:
+    assert samples(IdleEngine(EngineState.LOADING)) == {
+        ("hearth:engine_ready", ""): 0,
+        ("hearth:engine_restarts_total", ""): 0,
+    }
 
 
 def test_the_model_is_a_label() -> None:

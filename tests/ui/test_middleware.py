@@ -14,6 +14,8 @@ from starlette.testclient import TestClient
 from ui.middleware import BodyLimit, SecurityHeaders
 
 LIMIT = 1000
+IMPORTS = ("/api/chat/import",)
+CALL = "/api/chat/ask"
 
 
 async def echo_size(request: Request) -> Response:
@@ -25,8 +27,10 @@ async def events(request: Request) -> Response:
 
 
 def make_client() -> TestClient:
-    app = Starlette(routes=[Route("/size", echo_size, methods=["POST"]), Route("/events", events)])
-    return TestClient(SecurityHeaders(BodyLimit(app, max_bytes=LIMIT)))
+    sizes = [Route(path, echo_size, methods=["POST"]) for path in ("/size", *IMPORTS, CALL)]
+    app = Starlette(routes=[*sizes, Route("/events", events)])
+    limited = BodyLimit(app, max_bytes=LIMIT, max_bytes_of_path=dict.fromkeys(IMPORTS, 2 * LIMIT))
+    return TestClient(SecurityHeaders(limited))
 
 
 def pieces(num_bytes: int) -> Iterator[bytes]:
@@ -77,3 +81,22 @@ def test_a_false_length_does_not_lift_the_limit(length: str) -> None:
     client = make_client()
     headers = {"Content-Length": length}
     assert client.post("/size", content=pieces(LIMIT + 1), headers=headers).status_code == 413
+
+
+def test_a_path_may_have_a_limit_of_its_own() -> None:
+    client = make_client()
+    (path,) = IMPORTS
+    assert client.post(path, content=b"x" * 2 * LIMIT).json() == 2 * LIMIT
+    assert client.post(path, content=b"x" * (2 * LIMIT + 1)).status_code == 413
+    assert client.post(path, content=pieces(2 * LIMIT + 1)).status_code == 413
+
+
+def test_the_chats_calls_are_refused_in_their_own_shape() -> None:
+    response = make_client().post(CALL, content=b"x" * (LIMIT + 1))
+    assert response.status_code == 413
+    assert response.json() == {
+        "error": {
+            "code": "too_large",
+            "message": "The request is larger than 1000 bytes: send less at once.",
+        }
+    }

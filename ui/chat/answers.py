@@ -1,271 +1,248 @@
-"""Answers in the making: jobs of the server, found by person and chat, read by many tabs at once.
+"""Answers in the making: jobs of the server, one in a conversation at a time.
 
-A job goes on whether or not somebody looks; it ends by itself or by `stop`. What it wrote is kept.
+A job goes on whether or not somebody looks, for a while; its text goes to the database as it grows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from enum import Enum
-from typing import NamedTuple
+from typing import Protocol
 
-from engine import (
-    ChatMessage,
-    ChatRequest,
-    ChatService,
-    ChatStream,
-    ContextLengthError,
-    Engine,
-    FinishReason,
-    HearthError,
-    RequestOutput,
-    RequestStatus,
-    Usage,
-)
-from ui.chat.chats import (
-    Chat,
-    ChatError,
-    ChatNotFoundError,
-    ChatStore,
-    Message,
-    ReplyFacts,
-    Role,
-)
+from engine import ChatStream, Engine, HearthError
+from ui.chat.answer import Answer, UnsavedEnd
+from ui.chat.conversation import ChatError, ConflictError, MessageState
+from ui.chat.endings import FAULT, Ending, ending_of, failed, interrupted
+from ui.chat.storage.store import ConversationStore, TextUpdate
+from ui.chat.storage_threads import StoppingError, StorageThreads
 
+NOBODY_WATCHED = "Nobody was watching any more."
+_NOT_SAVED = "The answer is not saved yet: the server's database cannot be written just now."
+_FLUSH_INTERVAL_S = 0.5
+_RETRY_INTERVALS_S = (0.2, 1.0, 5.0)  # the last one again and again
+_CLOSE_LIMIT_S = 10.0
 _log = logging.getLogger(__name__)
-_WATCH_INTERVAL_S = 0.12
-_INTERVALS_PER_HEARTBEAT = 4
 
 
-class AnswerPhase(Enum):
-    PREPARING = "preparing"
-    QUEUED = "queued"
-    READING = "reading"
-    WRITING = "writing"
-    STOPPING = "stopping"
+class AnswerListener(Protocol):
+    """Who is told of answers, and who knows whether somebody looks."""
 
+    def answer_changed(self, answer: Answer) -> None:
+        """It has begun, ended, or goes on in another way; not: it has grown."""
 
-class AnswerSnapshot(NamedTuple):
-    """An answer at one moment. Numbers are None where the phase has none."""
+    def answer_ended(self, answer: Answer, state: MessageState) -> None:
+        """It is stored in its last state."""
 
-    phase: AnswerPhase
-    text: str = ""
-    queue_position: int | None = None  # 1: next
-    num_computed_tokens: int | None = None
-    num_prompt_tokens: int | None = None
-    num_output_tokens: int | None = None
-    tokens_per_s: float | None = None
-
-
-class Answer:
-    """One reply while it is made. Used on the event loop only."""
-
-    def __init__(self, abort: Callable[[str], None], clock: Callable[[], float]) -> None:
-        self._abort = abort
-        self._clock = clock
-        self._stream: ChatStream | None = None
-        self._parts: list[str] = []
-        self._usage: Usage | None = None
-        self._first_text_s: float | None = None
-        self._is_stopping = False
-        self._ended = asyncio.Event()
-
-    def attach(self, stream: ChatStream) -> None:
-        self._stream = stream
-        if self._is_stopping:
-            self._abort(stream.request_id)
-
-    def stop(self) -> None:
-        """End it early. The stream is read on to its last delta, so that nothing of it is lost."""
-        self._is_stopping = True
-        if self._stream is not None:
-            self._abort(self._stream.request_id)
-
-    def add(self, output: RequestOutput) -> None:
-        if self._first_text_s is None and output.token_ids:
-            self._first_text_s = self._clock()
-        if output.text:
-            self._parts.append(output.text)
-        self._usage = output.usage or self._usage
-
-    def end(self) -> None:
-        self._ended.set()
-
-    @property
-    def text(self) -> str:
-        return "".join(self._parts)
-
-    def snapshot(self) -> AnswerSnapshot:
-        if self._is_stopping:
-            return AnswerSnapshot(AnswerPhase.STOPPING, self.text)
-        if self._stream is None:
-            return AnswerSnapshot(AnswerPhase.PREPARING)
-        if self._usage is not None and self._first_text_s is not None:
-            return self._writing(self._usage.num_output_tokens, self._first_text_s)
-        progress = self._stream.progress
-        if progress.status is RequestStatus.WAITING:
-            return AnswerSnapshot(AnswerPhase.QUEUED, queue_position=progress.queue_position)
-        return AnswerSnapshot(
-            AnswerPhase.READING,
-            num_computed_tokens=progress.num_computed_tokens,
-            num_prompt_tokens=progress.num_prompt_tokens,
-        )
-
-    def _writing(self, num_output_tokens: int, first_text_s: float) -> AnswerSnapshot:
-        elapsed_s = self._clock() - first_text_s
-        rate = (num_output_tokens - 1) / elapsed_s if elapsed_s > 0.5 else None
-        return AnswerSnapshot(
-            AnswerPhase.WRITING, self.text, num_output_tokens=num_output_tokens, tokens_per_s=rate
-        )
-
-    async def watch(self, interval_s: float = _WATCH_INTERVAL_S) -> AsyncIterator[AnswerSnapshot]:
-        """Snapshots until the end: when something changed, and at least twice a second."""
-        shown: AnswerSnapshot | None = None
-        num_quiet = 0
-        while not self._ended.is_set():
-            snapshot = self.snapshot()
-            num_quiet = num_quiet + 1 if snapshot == shown else 0
-            if num_quiet % _INTERVALS_PER_HEARTBEAT == 0:
-                shown = snapshot
-                yield snapshot
-            await self._wait_for_end(interval_s)
-
-    async def _wait_for_end(self, timeout_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._ended.wait(), timeout_s)
-        except TimeoutError:
-            return
+    def is_here(self, person: str) -> bool: ...
 
 
 class Answers:
-    """Starts, finds and stops answers; puts each into the store when it has ended."""
+    """Starts, finds and stops answers; puts what they say into the database."""
 
     def __init__(
         self,
         engine: Engine,
-        service: ChatService,
-        store: ChatStore,
+        store: ConversationStore,
+        threads: StorageThreads,
+        listener: AnswerListener,
+        *,
+        grace_s: float,
         clock: Callable[[], float] = time.monotonic,
+        flush_interval_s: float = _FLUSH_INTERVAL_S,
+        retry_intervals_s: tuple[float, ...] = _RETRY_INTERVALS_S,
     ) -> None:
         self._engine = engine
-        self._service = service
         self._store = store
+        self._threads = threads
+        self._listener = listener
+        self._grace_s = grace_s
         self._clock = clock
+        self._flush_interval_s = flush_interval_s
+        self._retry_intervals_s = retry_intervals_s
         self._answers: dict[tuple[str, str], Answer] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Answer] = {}
+        self._flushing: asyncio.Task[None] | None = None
+        self._is_closing = False
 
-    def find(self, person: str, chat_id: str) -> Answer | None:
-        return self._answers.get((person, chat_id))
+    def start(self) -> None:
+        self._flushing = asyncio.create_task(self._flush_now_and_then())
 
-    async def start(self, person: str, chat: Chat) -> Answer:
-        """Begin answering `chat`'s last question. The chat is kept once the engine has accepted it.
+    async def close(self) -> None:
+        """End all answers as interrupted; what they have said is stored."""
+        self._is_closing = True
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.wait([self._flushing])
+        for task, answer in self._tasks.items():
+            if not answer.is_ended:
+                task.cancel()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=_CLOSE_LIMIT_S)
+            for task in late:
+                _log.error("Answer %s was not stored in time.", self._tasks[task].message_id)
+
+    def find(self, person: str, conversation_id: str) -> Answer | None:
+        return self._answers.get((person, conversation_id))
+
+    def begin(self, person: str, conversation_id: str | None, message_id: str) -> Answer:
+        """Reserve the conversation for a new answer, which is being prepared from now on.
 
         Raises:
-            ChatError: an answer is being written in this chat already, or it was deleted meanwhile.
-            HearthError: the engine refuses; the chat is as it was.
+            ConflictError: one is being written there already.
+            StoppingError: the server is on its way down.
         """
-        key = (person, chat.chat_id)
-        if key in self._answers:
-            raise ChatError("An answer is still being written here. Wait for it, or stop it first.")
-        answer = self._answers[key] = Answer(self._engine.abort, self._clock)
-        was_kept = self._store.has(person, chat.chat_id)
-        try:
-            stream = await self._open(person, chat)
-            if was_kept and not self._store.has(person, chat.chat_id):
-                stream.close()
-                raise ChatNotFoundError("This chat was deleted before its answer could begin.")
-        except BaseException:
-            self._remove(key, answer)
-            raise
-        self._store.save(person, chat)
-        answer.attach(stream)
-        task = asyncio.create_task(self._follow(key, answer, stream))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._is_closing:
+            raise StoppingError
+        if conversation_id is not None:
+            self.check_free(person, conversation_id)
+        answer = Answer(
+            person=person,
+            conversation_id=conversation_id,
+            message_id=message_id,
+            abort=self._engine.abort,
+            now_s=self._clock(),
+        )
+        if conversation_id is not None:
+            self._answers[person, conversation_id] = answer
+            self._listener.answer_changed(answer)
         return answer
 
-    def stop(self, person: str, chat_id: str) -> None:
-        answer = self.find(person, chat_id)
+    def check_free(self, person: str, conversation_id: str) -> None:
+        """Raises ConflictError where an answer is being written."""
+        answer = self.find(person, conversation_id)
+        if answer is not None and answer.unsaved is not None:
+            raise ConflictError(_NOT_SAVED)
+        if answer is not None:
+            raise ConflictError(
+                "An answer is still being written here: wait for it, or stop it first."
+            )
+
+    def discard(self, answer: Answer) -> None:
+        """It was refused, or its preparation failed: nothing of it is stored."""
+        self._remove(answer)
+
+    def run(self, answer: Answer, conversation_id: str, stream: ChatStream) -> None:
+        """Write it, from now on without whoever asked. It is stored as being written."""
+        answer.conversation_id = conversation_id
+        self._answers[answer.person, conversation_id] = answer
+        answer.attach(stream)
+        task = asyncio.create_task(self._follow(answer, stream))
+        self._tasks[task] = answer
+        task.add_done_callback(self._end_task)
+        self._listener.answer_changed(answer)
+
+    def stop(self, person: str, conversation_id: str) -> None:
+        answer = self.find(person, conversation_id)
         if answer is not None:
             answer.stop()
+            self._listener.answer_changed(answer)
 
-    async def _open(self, person: str, chat: Chat) -> ChatStream:
-        request = ChatRequest(
-            messages=prompt_of(chat), sampling=chat.settings.sampling(), owner=person, user=person
-        )
-        try:
-            return await self._service.open(request)
-        except ContextLengthError:
-            # The longest reply asked for does not fit: take what is left. A prompt that alone is
-            # too long is refused again, with its numbers.
-            sampling = replace(request.sampling, max_tokens=None)
-            return await self._service.open(replace(request, sampling=sampling))
+    async def flush(self) -> None:
+        """Everything that running answers have said since the last time, in one transaction."""
+        grown = [
+            (answer, answer.num_parts)
+            for answer in self._tasks.values()
+            if answer.num_parts > answer.num_flushed_parts and not answer.is_ended
+        ]
+        if not grown:
+            return
+        updates = [TextUpdate(answer.message_id, answer.text) for answer, _ in grown]
+        await self._threads.write(self._store.write_texts, updates)
+        for answer, num_parts in grown:
+            answer.num_flushed_parts = num_parts
 
-    async def _follow(self, key: tuple[str, str], answer: Answer, stream: ChatStream) -> None:
-        person, chat_id = key
+    def end_unwatched(self) -> None:
+        """Stop what nobody has watched for the time of grace."""
+        now_s = self._clock()
+        for answer in self._running():
+            assert answer.conversation_id is not None
+            if self._listener.is_here(answer.person):
+                answer.last_watched_s = now_s
+            elif now_s - answer.last_watched_s > self._grace_s and not answer.is_stopping:
+                answer.stop(NOBODY_WATCHED)
+                self._listener.answer_changed(answer)
+
+    def _running(self) -> Iterable[Answer]:
+        return [answer for answer in self._tasks.values() if not answer.is_ended]
+
+    async def _flush_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._flush_interval_s)
+            self.end_unwatched()
+            try:
+                await self.flush()
+            except ChatError as error:  # the text is kept here, and written the next time
+                _log.warning("The text of running answers could not be stored: %s", error)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        answer = self._tasks.pop(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("Answer %s failed.", answer.message_id, exc_info=task.exception())
+
+    async def _follow(self, answer: Answer, stream: ChatStream) -> None:
         try:
-            facts = await self._read(answer, stream)
-            self._store.add_reply(person, chat_id, Message(Role.ASSISTANT, answer.text, facts))
-        except ChatError:
-            _log.info("The chat of an answer was deleted while it was written.")
+            ending = await self._read(answer, stream)
+        except asyncio.CancelledError:
+            ending = interrupted(answer)
         finally:
             stream.close()
-            self._remove(key, answer)
+        answer.is_ended = True
+        is_stored = False
+        try:
+            is_stored = await self._finish(answer, ending)
+        finally:
+            self._remove(answer)
+        if is_stored and not self._is_closing:
+            self._listener.answer_ended(answer, ending.state)
 
-    async def _read(self, answer: Answer, stream: ChatStream) -> ReplyFacts:
-        last: RequestOutput | None = None
+    async def _read(self, answer: Answer, stream: ChatStream) -> Ending:
         try:
             async for output in stream:
-                answer.add(output)
-                last = output
+                answer.add(output, self._clock())
         except HearthError as error:
-            return ReplyFacts(finish_reason=FinishReason.ERROR, error=str(error))
+            return failed(answer, str(error))
         except Exception:
             _log.exception("Request %s failed while its answer was read.", stream.request_id)
-            return ReplyFacts(finish_reason=FinishReason.ERROR, error="the server's log says why.")
-        return _facts_of(last)
+            return failed(answer, FAULT)
+        return ending_of(answer, stream.transcript)
 
-    def _remove(self, key: tuple[str, str], answer: Answer) -> None:
-        del self._answers[key]
-        answer.end()
+    async def _finish(self, answer: Answer, ending: Ending) -> bool:
+        """Store the end; while the database fails, again and again. False: the server ends first.
 
+        Answers that wait for it are few: where one cannot be stored, no other can begin.
+        """
+        for num_tries in itertools.count():
+            try:
+                await self._threads.write(
+                    self._store.finish_answer,
+                    answer.message_id,
+                    text=answer.text,
+                    state=ending.state,
+                    facts=ending.facts,
+                    transcript=ending.transcript,
+                )
+                return True
+            except ChatError:
+                last = len(self._retry_intervals_s) - 1
+                if num_tries >= last and answer.unsaved is None:
+                    _log.exception("Answer %s cannot be stored yet.", answer.message_id)
+                    facts = replace(ending.facts, error=_NOT_SAVED)
+                    answer.unsaved = UnsavedEnd(MessageState.FAILED, facts)
+                    self._listener.answer_changed(answer)
+                if self._is_closing and num_tries >= last:
+                    break
+                await asyncio.sleep(self._retry_intervals_s[min(num_tries, last)])
+        _log.error("Answer %s could not be stored and is lost.", answer.message_id)
+        return False
 
-def prompt_of(chat: Chat) -> tuple[ChatMessage, ...]:
-    """The conversation as the model gets it.
-
-    A reply that never got a word is left out, and questions in a row become one: templates want
-    the roles to alternate.
-    """
-    prompt: list[ChatMessage] = []
-    if chat.settings.system_prompt.strip():
-        prompt.append(ChatMessage("system", chat.settings.system_prompt))
-    for message in chat.messages:
-        if prompt and prompt[-1].role == message.role and message.text:
-            prompt[-1] = ChatMessage(message.role, f"{prompt[-1].content}\n\n{message.text}")
-        elif message.text:
-            prompt.append(ChatMessage(message.role, message.text))
-    return tuple(prompt)
-
-
-def _facts_of(last: RequestOutput | None) -> ReplyFacts:
-    if last is None:
-        return ReplyFacts(finish_reason=FinishReason.ABORT)
-    facts = ReplyFacts(finish_reason=last.finish_reason or FinishReason.ABORT, error=last.error)
-    usage, timings = last.usage, last.timings
-    if usage is not None:
-        facts = replace(
-            facts,
-            num_prompt_tokens=usage.num_prompt_tokens,
-            num_cached_tokens=usage.num_cached_tokens,
-            num_output_tokens=usage.num_output_tokens,
-        )
-    if usage is not None and timings is not None:
-        rate = None
-        if timings.decode_s and usage.num_output_tokens > 1:
-            rate = (usage.num_output_tokens - 1) / timings.decode_s
-        facts = replace(facts, ttft_s=timings.ttft_s, tokens_per_s=rate)
-    return facts
+    def _remove(self, answer: Answer) -> None:
+        if answer.conversation_id is None:
+            return
+        key = (answer.person, answer.conversation_id)
+        if self._answers.get(key) is answer:
+            del self._answers[key]
+        self._listener.answer_changed(answer)

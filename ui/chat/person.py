@@ -12,26 +12,34 @@ import json
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-COOKIE_NAME = "hearth_person"
+from ui.chat.routes.errors import ChatApiError
+
+CHAT_PREFIX = "/api/chat"
 MAX_BODY_BYTES = 4 * 1024 * 1024
-_COOKIE_MAX_AGE_S = 365 * 24 * 3600
-_API_PREFIX = "/gradio_api/"
+_COOKIE_MAX_AGE_S = 365 * 24 * 3600  # from the last visit
+_GRADIO_PREFIX = "/gradio_api/"
+_GRADIO_UPLOAD = "/gradio_api/upload"
 _HASH_IN_PATH = re.compile(r"^/gradio_api/(?:heartbeat|stream)/([^/]+)")
+_NO_COOKIE = "Your browser sent no valid cookie. Allow cookies for this page and reload it."
 
 
 class PersonCookie:
-    """Makes and checks the cookie's value: a random name and its signature."""
+    """Makes and checks the cookie's value: a random name and its signature.
+
+    Cookies are shared by all ports of a host. The cookie's name comes from the secret, so that two
+    servers with different data on one machine do not overwrite each other's.
+    """
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        self.name = "hearth_person_" + self._signature("name")[:8]
 
     def issue(self) -> str:
         person = secrets.token_urlsafe(18)
@@ -44,8 +52,15 @@ class PersonCookie:
             return None
         return person if hmac.compare_digest(signature, self._signature(person)) else None
 
-    def person_of(self, cookies: Mapping[str, str]) -> str | None:
-        return self.read(cookies.get(COOKIE_NAME))
+    def value_in(self, headers: Headers) -> str | None:
+        """The cookie's value as a request has it, unchecked.
+
+        Read as browsers write them: whatever another server of this host has set beside it.
+        """
+        return cookie_parser(headers.get("cookie", "")).get(self.name)
+
+    def person_in(self, headers: Headers) -> str | None:
+        return self.read(self.value_in(headers))
 
     def _signature(self, person: str) -> str:
         return hmac.new(self._secret, person.encode(), hashlib.sha256).hexdigest()
@@ -68,10 +83,10 @@ class SessionOwners:
 
 
 class PersonMiddleware:
-    """Gives every browser its cookie and keeps its Gradio sessions its own.
+    """Says who asks, and keeps Gradio sessions their person's own.
 
-    Only the page and Gradio's API are touched. A call without a valid cookie is a new person's:
-    the fresh cookie is put in the request too, so whatever follows reads one place.
+    `GET /` gives a browser its cookie, and renews it. The chat's calls and events (`/api/chat`) and
+    Gradio's API are 401 without a valid one. The chat finds the person in `state["person"]`.
     """
 
     def __init__(self, app: ASGIApp, cookie: PersonCookie, max_sessions: int = 10_000) -> None:
@@ -81,15 +96,40 @@ class PersonMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _path_of(scope)
-        if scope["type"] != "http" or not (path == "/" or path.startswith(_API_PREFIX)):
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
-            return
-        person = self._cookie.read(_cookie_value(Headers(scope=scope)))
+        elif path == CHAT_PREFIX or path.startswith(f"{CHAT_PREFIX}/"):
+            await self._for_chat(scope, receive, send)
+        elif path == "/" and scope.get("method") == "GET":
+            await self._app(scope, receive, _setting_cookie(scope, send, self._visit(scope)))
+        elif path.startswith(_GRADIO_PREFIX):
+            await self._for_gradio(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _visit(self, scope: Scope) -> str:
+        """The cookie of who opens the page: its own for another year, or a new person's."""
+        value = self._cookie.value_in(Headers(scope=scope))
+        kept = value if value is not None and self._cookie.read(value) else self._cookie.issue()
+        return f"{self._cookie.name}={kept}"
+
+    async def _for_chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        person = self._cookie.person_in(Headers(scope=scope))
         if person is None:
-            value = self._cookie.issue()
-            person = value.partition(".")[0]
-            scope, send = _with_cookie(scope, value), _setting_cookie(scope, send, value)
-        if scope["method"] == "POST":
+            await ChatApiError(401, "no_cookie", _NO_COOKIE).response()(scope, receive, send)
+            return
+        state = {**scope.get("state", {}), "person": person}
+        await self._app({**scope, "state": state}, receive, send)
+
+    async def _for_gradio(self, scope: Scope, receive: Receive, send: Send) -> None:
+        person = self._cookie.person_in(Headers(scope=scope))
+        path = _path_of(scope)
+        refusal: PlainTextResponse | None
+        if person is None:
+            refusal = PlainTextResponse(_NO_COOKIE, status_code=401)
+        elif path.startswith(_GRADIO_UPLOAD):
+            refusal = PlainTextResponse("Files are not taken here.", status_code=403)
+        elif scope.get("method") == "POST":
             body = await _read_body(receive)
             refusal = self._refusal_of_body(scope, body, person)
             receive = _replay(body or b"", receive)
@@ -127,25 +167,9 @@ def _hash_in_url(scope: Scope, path: str) -> str | None:
     return next(iter(query.get("session_hash", [])), None)
 
 
-def _cookie_value(headers: Headers) -> str | None:
-    try:
-        cookies = SimpleCookie(headers.get("cookie", ""))
-    except CookieError:
-        return None
-    return str(cookies[COOKIE_NAME].value) if COOKIE_NAME in cookies else None
-
-
-def _with_cookie(scope: Scope, value: str) -> Scope:
-    headers = [(name, text) for name, text in scope["headers"] if name != b"cookie"]
-    return {**scope, "headers": [*headers, (b"cookie", f"{COOKIE_NAME}={value}".encode())]}
-
-
-def _setting_cookie(scope: Scope, send: Send, value: str) -> Send:
+def _setting_cookie(scope: Scope, send: Send, cookie: str) -> Send:
     secure = "; Secure" if scope.get("scheme") == "https" else ""
-    header = (
-        f"{COOKIE_NAME}={value}; Path=/; Max-Age={_COOKIE_MAX_AGE_S}; HttpOnly; SameSite=Lax"
-        f"{secure}"
-    )
+    header = f"{cookie}; Path=/; Max-Age={_COOKIE_MAX_AGE_S}; HttpOnly; SameSite=Lax{secure}"
 
     async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":

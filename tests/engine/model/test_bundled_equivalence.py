@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from engine.admission import Admission
 from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.model.assembly import assemble
@@ -46,6 +47,8 @@ class Conversations:
         self._serving: Serving = make_serving(
             config, assemble(config, *bundled, lambda sentence: None)
         )
+        info = self._serving.info
+        self._admission = Admission(config, info, info.num_blocks * info.block_size)
         self._num_asked = 0
 
     def ask(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -57,7 +60,7 @@ class Conversations:
             request = GenerationRequest(
                 request_id=f"r{self._num_asked}", prompt_token_ids=tuple(prompt), sampling=GREEDY
             )
-            core.add(self._serving.admission.admit(request, time.monotonic()))
+            core.add(self._admission.check(request, time.monotonic()))
             replies[request.request_id] = []
         while core.has_work:
             for output in core.step():

@@ -115,3 +115,11 @@ def test_a_request_with_more_logprobs_gets_them_from_its_own_row() -> None:
     expected = logits.log_softmax(-1).topk(2)
     assert [entry.token_id for entry in token.logprobs.top] == expected.indices.tolist()
     assert token.logprobs.chosen.logprob == pytest.approx(float(expected.values[0]), abs=1e-4)
+
+
+def test_the_check_of_the_device_raises_where_nothing_can_be_computed() -> None:
+    driver = RunnerDriver(make_factory(tiny_model("llama")))
+    driver.runner.check_device()
+    driver.runner._model = tiny_model("llama").to("meta")  # has no numbers
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        driver.runner.check_device()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import psutil
@@ -33,6 +35,27 @@ def test_uptime_is_that_of_the_process() -> None:
     started_s = psutil.Process().create_time()
     assert HostReader().read(started_s + 90.0).process_uptime_s == pytest.approx(90.0)
     assert HostReader().read(started_s - 5.0).process_uptime_s == 0.0  # the clock was set back
+
+
+def test_child_processes_belong_to_this_server() -> None:
+    reader = HostReader()
+    alone_bytes = reader.read(time.time()).process_memory_bytes
+    program = "block = bytearray(200_000_000)\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        reader.read(time.time())  # the processor's share of a new process is since then
+        time.sleep(0.3)
+        host = reader.read(time.time())
+        child.kill()
+    assert alone_bytes is not None
+    assert host.process_memory_bytes is not None
+    assert host.process_memory_bytes > alone_bytes + 150_000_000
+    assert host.process_cpu_pct is not None
+    assert host.process_cpu_pct > 2.0
+    after = reader.read(time.time())
+    assert after.process_memory_bytes is not None
+    assert after.process_memory_bytes < host.process_memory_bytes - 150_000_000
 
 
 def test_what_the_system_refuses_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

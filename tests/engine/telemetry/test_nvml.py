@@ -18,7 +18,7 @@ LOST = "the GPU is lost: it has fallen off the bus or needs a reset"
 
 
 def make_reader(nvml: FakeNvml, process_id: int = 4242, **environment: str) -> NvmlReader:
-    return NvmlReader(lambda: nvml, environment, process_id)
+    return NvmlReader(lambda: nvml, environment, lambda: frozenset({process_id}))
 
 
 def test_all_figures_of_a_gpu() -> None:
