@@ -15,7 +15,7 @@ export class Composer {
     this.box.setAttribute("aria-describedby", "notice-text");
     this.box.addEventListener("input", () => this.onInput());
     guardComposition(row);
-    for (const name of ["live", "engine", "connection"]) state.addEventListener(name, () => this.refresh());
+    for (const name of ["live", "preparation", "engine", "connection"]) state.addEventListener(name, () => this.refresh());
     state.addEventListener("conversation", () => this.onConversation());
     state.addEventListener("problem", (event) => this.isAsking && this.explain(problemText(event.detail)));
     this.onConversation();
@@ -83,7 +83,7 @@ export class Composer {
     const { state } = this;
     if (!this.isReady) return t("composer.not_ready");
     if (this.isAsking) return t("composer.sending");
-    if (state.live) return t("composer.answering");
+    if (state.isAnswering) return t("composer.answering");
     return "";
   }
 
@@ -117,7 +117,7 @@ export class Composer {
 
   refresh() {
     if (this.isPassing && !this.reasonNotToSend()) this.explain("");
-    this.row.toggleAttribute("data-answering", this.state.live !== null);
+    this.row.toggleAttribute("data-answering", this.state.isAnswering);
     this.sendButton.disabled = !this.isReady;
     this.sendButton.title = this.isReady ? "" : t("composer.not_ready");
   }

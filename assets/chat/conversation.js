@@ -36,8 +36,8 @@ class ConversationView {
     this.scroll.onTop = () => this.loadEarlier();
     this.live = new LiveWriter((until) => this.drawLive(until));
     state.addEventListener("conversation", () => this.draw());
-    state.addEventListener("pending", () => this.drawPending());
-    for (const name of ["live", "engine", "connection"]) state.addEventListener(name, () => this.live.request());
+    for (const name of ["pending", "preparation"]) state.addEventListener(name, () => this.drawPending());
+    for (const name of ["live", "preparation", "engine", "connection"]) state.addEventListener(name, () => this.live.request());
     this.draw();
   }
 
@@ -157,11 +157,16 @@ class ConversationView {
       view.message = { ...message, cut: null };
       view.drawText(true);
       view.element.classList.add("is-pending");
-      view.foot.append(element("p", { class: "state" }, t("message.sending")));
+      view.foot.append(element("p", { class: "state" }, this.pendingWords()));
       this.list.append(view.element);
       this.scroll.toEnd();
     }
     this.drawEmpty();
+  }
+
+  // A summary takes as long as an answer.
+  pendingWords() {
+    return t(this.state.preparation === "summarising" ? "message.summarising" : "message.sending");
   }
 
   // --- nothing there ---

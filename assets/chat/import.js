@@ -35,7 +35,7 @@ export class Import {
   }
 
   report({ num_imported: numImported, num_known: numKnown, problems }) {
-    const parts = [t("import.done", { count: numImported })];
+    const parts = numImported || !(numKnown || problems.length) ? [t("import.done", { count: numImported })] : [];
     if (numKnown) parts.push(t("import.known", { count: numKnown }));
     if (problems.length) parts.push(t("import.problems", { count: problems.length }));
     const lines = problems.slice(0, MAX_SHOWN_PROBLEMS);

@@ -175,7 +175,7 @@ class Page {
       next: () => goTo(1),
       side: () => drawer.toggle(),
       dark: () => this.appearance.toggle(),
-      stop: () => (state.live ? void state.stop() : false),
+      stop: () => (state.isAnswering ? void state.stop() : false),
     };
   }
 
@@ -187,7 +187,7 @@ class Page {
 
   regenerateLast() {
     const last = this.state.messages.at(-1);
-    if (last && !this.state.live) this.state.regenerate(last.message_id);
+    if (last && !this.state.isAnswering) this.state.regenerate(last.message_id);
   }
 }
 

@@ -39,9 +39,17 @@ export class Meter {
 
   onDraft() {
     clearTimeout(this.timer);
-    if (this.composer.text.length < MIN_COUNTED_CHARS) this.counted = null;
-    else this.timer = setTimeout(() => this.count(), COUNT_WAIT_MS);
+    if (this.isToBeCounted()) this.timer = setTimeout(() => this.count(), COUNT_WAIT_MS);
+    else this.counted = null;
     this.draw();
+  }
+
+  // Also what was edited, deleted or imported: only an answer brings its own numbers.
+  isToBeCounted() {
+    const { conversation, engine, isAnswering } = this.state;
+    const isUnknown = conversation?.context === null && conversation.messages.length > 0;
+    if (isUnknown && !isAnswering && engine?.state === "ready") return true;
+    return this.composer.text.length >= MIN_COUNTED_CHARS;
   }
 
   async count() {
@@ -74,7 +82,7 @@ export class Meter {
     if (!figures) return;
     const { used, max } = figures;
     const share = used / max;
-    const level = share >= FULL_SHARE ? "full" : share >= WARN_SHARE ? "filling" : "line";
+    const level = share > 1 ? "over" : share >= FULL_SHARE ? "full" : share >= WARN_SHARE ? "filling" : "line";
     this.root.dataset.level = level;
     this.bar.max = max;
     this.bar.value = Math.min(used, max);

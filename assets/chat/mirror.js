@@ -1,6 +1,6 @@
 // What the server told this tab: the list, the engine, the shown conversation and the answer being written in it.
 //
-// Emits "conversation", "live", "entries", "engine", "connection", "gone" when that has changed, and
+// Emits "conversation", "live", "preparation", "entries", "engine", "connection", "gone" when that has changed, and
 // "problem" {message, code} for what a person has to be told.
 
 import { api, ApiError } from "./api.js";
@@ -10,6 +10,8 @@ import { KnownTexts } from "./known_texts.js";
 
 const WINDOW = 40; // messages the server sends of a path, and of what is before it
 const MAX_RELOADED = 200; // what the server gives at once
+const UNSTORED_PHASES = ["preparing", "summarising"];
+const PREPARATION_LASTS_MS = 6000; // the server tells of it every two seconds
 
 export class Mirror extends EventTarget {
   constructor(events = new Events()) {
@@ -22,6 +24,7 @@ export class Mirror extends EventTarget {
     this.conversationId = null; // null: a new one
     this.conversation = null; // null: a new one, or not here yet
     this.live = null; // see onAnswer
+    this.preparation = null; // the phase of an answer that is not in the conversation yet
     this.texts = new KnownTexts();
     this.isLoadingEarlier = false;
     for (const [name, take] of Object.entries(this.takers())) {
@@ -49,6 +52,7 @@ export class Mirror extends EventTarget {
       this.conversationId = conversationId;
       this.conversation = null;
       this.live = null;
+      this.setPreparation(null);
       this.emit("conversation");
       this.emit("live");
     }
@@ -64,7 +68,7 @@ export class Mirror extends EventTarget {
   }
 
   get isAnswering() {
-    return this.live !== null;
+    return this.live !== null || this.preparation !== null;
   }
 
   async loadEarlier() {
@@ -115,6 +119,7 @@ export class Mirror extends EventTarget {
 
   take(conversation) {
     this.conversation = conversation;
+    this.setPreparation(null);
     const writing = conversation.messages.findLast((message) => message.state === "writing");
     if (!writing) this.live = null;
     else if (this.live?.messageId !== writing.message_id) this.live = freshLive(writing);
@@ -138,7 +143,9 @@ export class Mirror extends EventTarget {
 
   onAnswer(frame) {
     if (frame.conversation_id !== this.conversationId || !this.conversation) return;
-    if (this.message(frame.message_id)?.state !== "writing") return; // ended already
+    const message = this.message(frame.message_id);
+    if (!message && UNSTORED_PHASES.includes(frame.phase)) this.setPreparation(frame.phase);
+    if (message?.state !== "writing") return; // ended already
     const known = this.live;
     if (!frame.is_whole && !known?.isWhole) {
       this.events.sendWatch(); // the beginning is missing
@@ -157,6 +164,12 @@ export class Mirror extends EventTarget {
       tokensPerS: frame.tokens_per_s,
     };
     this.emit("live");
+  }
+
+  setPreparation(phase) {
+    clearTimeout(this.preparationTimer);
+    if (phase) this.preparationTimer = setTimeout(() => this.setPreparation(null), PREPARATION_LASTS_MS);
+    if (phase !== this.preparation) this.set("preparation", phase);
   }
 
   onGone(conversationId) {

@@ -87,6 +87,7 @@ export class ChatState extends Mirror {
     } catch (error) {
       if (retry && error.code === "context_full") this.emit("context_full", { error: error.details, retry });
       else this.report(error);
+      this.setPreparation(null);
       return null;
     }
   }

@@ -14,6 +14,7 @@ export class Toasts {
 
   /** `action`: {label, act}. `lines` are shown below the text. Returns a function that takes it away. */
   show(text, { action = null, lines = [], lastsMs = LASTS_MS } = {}) {
+    if (!action) this.removeRepeated(text);
     while (this.root.children.length >= MAX_TOASTS) this.root.firstChild.remove();
     const toast = element("div", { class: "toast" });
     const remove = () => toast.remove();
@@ -29,6 +30,12 @@ export class Toasts {
     this.root.append(toast);
     countDown(toast, lastsMs, remove);
     return remove;
+  }
+
+  // Gradio's Dropdown tells its choice twice. A notice with an action is another one each time.
+  removeRepeated(text) {
+    const isSame = (toast) => toast.textContent === `${text}×`;
+    [...this.root.children].find(isSame)?.remove();
   }
 }
 

@@ -74,8 +74,9 @@ class ScriptedServer:
         self.engine = self._engine(state, message, num_restarts)
         self.run(self.tell({"type": "engine", **self.engine}))
 
-    def set_context(self, conversation_id: str, used: int) -> None:
-        self.conversations[conversation_id]["context"] = {"used": used, "max": MAX_CONTEXT}
+    def set_context(self, conversation_id: str, used: int | None) -> None:
+        context = None if used is None else {"used": used, "max": MAX_CONTEXT}
+        self.conversations[conversation_id]["context"] = context
         self.run(self.show(conversation_id))
 
     def drop_connections(self, *, is_reachable: bool) -> None:

@@ -68,6 +68,16 @@ def test_a_phone_scrolls_only_up_and_down(site: Site, width: int) -> None:
     assert chat.errors == []
 
 
+def test_a_dialog_is_whole_on_a_phone(site: Site) -> None:
+    chat = site.visit(width=390, height=500)
+    chat.page.keyboard.press("Control+/")
+    box = chat.page.locator("dialog").bounding_box()
+    assert box is not None
+    assert box["x"] >= 8
+    assert box["x"] + box["width"] <= 390 - 8
+    assert box["y"] + box["height"] <= 500
+
+
 def test_the_drawer_closes_by_a_touch_beside_it_and_stays_for_menus(site: Site) -> None:
     site.server.add("One", "q", "a")
     chat = site.visit(width=390, height=740)

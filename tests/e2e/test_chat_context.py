@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.chat_page import BOX
 from tests.e2e.conftest import Site
-from tests.e2e.scripted_frames import MAX_CONTEXT
+from tests.e2e.scripted_frames import MAX_CONTEXT, answer_frame, message_frame
 from tests.e2e.scripted_server import Refusal
 
 
@@ -24,6 +24,7 @@ def context_full(*choices: str, num_left_out: int = 6) -> Refusal:
         (3276, "3,276 of 4,096 tokens of context"),
         (3277, "Filling up: 3,277 of 4,096 tokens of context"),
         (3892, "Almost full: 3,892 of 4,096 tokens of context"),
+        (4097, "Too long: 4,097 of 4,096 tokens of context"),
     ],
 )
 def test_the_meter_warns_in_words(site: Site, used: int, text: str) -> None:
@@ -61,6 +62,23 @@ def test_the_meter_counts_a_long_draft(site: Site) -> None:
     assert not chat.page.is_visible(".meter dl")
     chat.write("")
     chat.wait_until(lambda: chat.meter == "400 of 4,096 tokens of context")
+
+
+def test_what_the_server_does_not_know_is_counted(site: Site) -> None:
+    key = site.server.add("Edited", "q", "a")
+    chat = site.visit()
+    chat.open("Edited")
+    chat.wait_until(lambda: chat.meter == "400 of 4,096 tokens of context")
+    site.server.set_context(key, 500)
+    chat.wait_until(lambda: chat.meter == "500 of 4,096 tokens of context")
+    assert site.server.bodies("POST", "count") == []
+    site.server.set_context(key, None)
+    chat.wait_until(lambda: chat.meter == "400 of 4,096 tokens of context")
+    chat.page.click(".meter summary")
+    assert "This chat\n400 tokens" in chat.page.inner_text(".meter dl").replace("\n\n", "\n")
+    site.server.set_context(key, 600)
+    chat.wait_until(lambda: chat.meter == "600 of 4,096 tokens of context")
+    assert len(site.server.bodies("POST", "count")) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,6 +121,19 @@ def test_br_68_a_choice_that_is_cancelled_keeps_the_text(site: Site) -> None:
     chat.page.wait_for_selector("dialog", state="detached")
     chat.wait_until(lambda: chat.draft == "One more")
     assert len(site.server.bodies("POST", "ask")) == 1
+
+
+def test_a_summary_can_be_stopped(site: Site) -> None:
+    key = site.server.add("One", "q", "a")
+    chat = site.visit()
+    chat.open("One")
+    chat.wait_until(lambda: chat.num_replies == 1)
+    frame = answer_frame(key, message_frame("not-stored-yet", None, "assistant", ""))
+    site.server.run(site.server.tell(frame | {"phase": "summarising"}))
+    chat.wait_until(lambda: chat.is_answering)
+    chat.stop()
+    chat.wait_until(lambda: len(site.server.bodies("POST", f"conversations/{key}/stop")) == 1)
+    chat.wait_until(lambda: not chat.is_answering, 15)  # also where no end is told
 
 
 def test_br_68_what_can_never_fit_is_explained(site: Site) -> None:

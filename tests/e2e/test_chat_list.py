@@ -116,6 +116,8 @@ def test_search_marks_what_it_found_and_leads_there(site: Site) -> None:
     assert box is not None
     assert view is not None
     assert view["y"] < box["y"] < view["y"] + view["height"]
+    visibility = "element => getComputedStyle(element).contentVisibility"
+    assert found.evaluate(visibility) == "visible"  # otherwise its frame is cut off
     chat.page.fill("#search input", "no such thing")
     chat.wait_until(
         lambda: "Nothing found for “no such thing”" in chat.page.inner_text(".list-head")
@@ -195,6 +197,15 @@ def test_an_import_says_what_came_of_it(site: Site) -> None:
     assert problems[4] in chat.toasts[0]
     assert problems[5] not in chat.toasts[0]
     assert site.server.imported == [b'{"chats": []}']
+
+
+def test_an_import_of_nothing_says_only_why(site: Site) -> None:
+    site.server.import_result = {"num_imported": 0, "num_known": 0, "problems": ["It is empty."]}
+    chat = site.visit()
+    with chat.page.expect_file_chooser() as chooser:
+        chat.choose_more("Import")
+    chooser.value.set_files([{"name": "a.md", "mimeType": "text/markdown", "buffer": b""}])
+    chat.wait_until(lambda: "1 could not be read:\nIt is empty." in chat.toasts)
 
 
 def test_five_hundred_chats_are_drawn_at_once(site: Site) -> None:

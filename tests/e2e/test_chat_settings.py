@@ -177,6 +177,8 @@ def test_presets_are_saved_chosen_and_deleted(site: Site) -> None:
     chat.page.click("#preset input")
     chat.page.click("#preset [role=option]")
     chat.wait_until(lambda: chat.page.input_value(PROMPT) == "Answer as a pirate.")
+    chat.page.wait_for_timeout(300)
+    assert chat.toasts == ["Settings taken from “Pirate <b>”"]
     chat.ask("Hello")
     assert asked(site)["system_prompt"] == "Answer as a pirate."
     chat.page.click("#delete-preset")
@@ -184,6 +186,21 @@ def test_presets_are_saved_chosen_and_deleted(site: Site) -> None:
     chat.page.click(".toast-action")
     chat.wait_until(lambda: list(site.server.presets) == ["Pirate <b>"])
     assert chat.errors == []
+
+
+def test_settings_are_closed_from_their_end_too(site: Site) -> None:
+    chat = site.visit()
+    chat.open_settings()
+    chat.page.locator("#seed input").scroll_into_view_if_needed()
+    panel, head = (
+        chat.page.locator(selector).bounding_box()
+        for selector in ("#settings", "#settings > button")
+    )
+    assert panel is not None
+    assert head is not None
+    assert panel["y"] <= head["y"] < panel["y"] + 12
+    chat.page.click("#settings > button")
+    chat.wait_until(lambda: not chat.page.is_visible("#max-tokens"))
 
 
 def test_a_dialog_that_is_cancelled_saves_nothing(site: Site) -> None:

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.e2e.view_harness import (
+    CONVERSATION,
     FACTS,
     SETTINGS,
     Frame,
@@ -781,6 +782,23 @@ def test_a_question_is_in_sight_while_it_is_sent(browser: Browser, server: Scrip
         assert view.page.locator("article:has-text('is it sent?')").count() == 1
 
 
+def test_a_question_says_that_earlier_ones_are_summarised(
+    browser: Browser, server: ScriptedServer
+) -> None:
+    server.show(question("q", "before"), answer("a", "yes"))
+    with opened_view(browser, server) as view:
+        view.page.wait_for_selector('[data-message-id="a"]')
+        view.page.evaluate("state.set('pending', {questionId: 'q2', text: 'hello'})")
+        words = view.page.locator(".is-pending .state")
+        assert words.inner_text() == "Sending…"
+        frame = {"type": "answer", "conversation_id": CONVERSATION, "message_id": "a2"}
+        server.emit({**frame, "is_whole": True, "text": "", "phase": "summarising"})
+        words.filter(has_text="Summarising the earlier messages").wait_for()
+        server.show(*server.messages(), question("q2", "hello"))
+        view.page.wait_for_selector('[data-message-id="q2"]:not(.is-pending)')
+        assert not view.page.evaluate("state.isAnswering")
+
+
 def test_a_full_context_is_asked_about_and_goes_through_with_a_choice(
     browser: Browser, server: ScriptedServer
 ) -> None:
@@ -936,6 +954,11 @@ def test_editing_a_question_makes_a_branch(browser: Browser, server: ScriptedSer
         area = view.message("q2").locator("textarea")
         area.wait_for()
         assert "new branch" in view.page.inner_text(".edit-box p")
+        box, save = area.bounding_box(), view.page.locator(".edit-box .primary").bounding_box()
+        assert box is not None
+        assert save is not None
+        assert save["y"] >= box["y"] + box["height"] + 4
+        assert area.evaluate("area => getComputedStyle(area).outlineStyle") == "none"
         area.press("Escape")
         assert view.page.locator(".edit-box").count() == 0
         assert view.page.evaluate("document.activeElement.dataset.action") == "edit"

@@ -34,6 +34,8 @@ class AnswerListener(Protocol):
     def answer_changed(self, answer: Answer) -> None:
         """It has begun, ended, or goes on in another way; not: it has grown."""
 
+    def answer_grew(self, answer: Answer) -> None: ...
+
     def answer_ended(self, answer: Answer, state: MessageState) -> None:
         """It is stored in its last state."""
 
@@ -203,6 +205,7 @@ class Answers:
         try:
             async for output in stream:
                 answer.add(output, self._clock())
+                self._listener.answer_grew(answer)
         except HearthError as error:
             return failed(answer, str(error))
         except Exception:

@@ -36,6 +36,10 @@ class AnswerNews:
         if answer.conversation_id is not None:
             self._watchers.conversation_changed(answer.person, answer.conversation_id)
 
+    def answer_grew(self, answer: Answer) -> None:
+        if answer.conversation_id is not None:
+            self._watchers.answer_grew(answer.person, answer.conversation_id)
+
     def is_here(self, person: str) -> bool:
         return self._watchers.is_here(person)
 

@@ -9,13 +9,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
-from ui.chat.answer import Answer, AnswerProgress
+from ui.chat.answer import Answer, AnswerPhase, AnswerProgress
 from ui.chat.answers import Answers
 from ui.chat.conversation import ChatError, NotFoundError
 from ui.chat.views import Views
 from ui.chat.wire import JsonObject, is_writing
 
 _ANSWER_INTERVAL_S = 0.125
+_PROGRESS_INTERVAL_S = 0.5  # how often the place in the queue is looked at
 _HEARTBEAT_S = 2.0
 _RETRY_S = 1.0
 _MAX_CHANGED_ENTRIES = 50  # more are sent as a whole list
@@ -30,7 +31,7 @@ class _Told:
         self.num_parts: int | None = None  # None: nothing yet
         self.standing: AnswerProgress | None = None
         self.sent_s = 0.0
-        self.next_s = 0.0
+        self.looked_s = 0.0
 
 
 class Watch:
@@ -98,6 +99,10 @@ class Watch:
     def conversation_changed(self, conversation_id: str) -> None:
         if conversation_id == self.shown:
             self._is_conversation_due = True
+            self._wake.set()
+
+    def answer_grew(self, conversation_id: str) -> None:
+        if conversation_id == self.shown:
             self._wake.set()
 
     async def __aiter__(self) -> AsyncIterator[JsonObject]:
@@ -175,13 +180,14 @@ class Watch:
     def _answer_event(self) -> JsonObject | None:
         told = self._watched_answer()
         now_s = self._clock()
-        if told is None or now_s < told.next_s:
+        is_early = told is None or now_s < told.sent_s + self._answer_interval_s
+        if told is None or (is_early and told.num_parts is not None):
             return None
+        told.looked_s = now_s
         progress = told.answer.progress(now_s)
         # the estimates change all the time; they go along with what is news
         standing = progress._replace(tokens_per_s=None, expected_wait_s=None)
         is_news = told.num_parts != told.answer.num_parts or standing != told.standing
-        told.next_s = now_s + self._answer_interval_s
         if not is_news and now_s - told.sent_s < self._heartbeat_s:
             return None
         text = told.answer.text_after(told.num_parts or 0)
@@ -204,11 +210,22 @@ class Watch:
             self._told = _Told(answer)
         return self._told
 
-    async def _wait(self) -> None:
+    def _pause_s(self) -> float | None:
+        """How long to sleep unless woken. Text wakes; so what is shown of it costs no polling."""
         told = self._watched_answer()
-        timeout_s = None if told is None else max(0.0, told.next_s - self._clock())
+        if told is None:
+            return None
+        if told.num_parts != told.answer.num_parts:
+            due_s = told.sent_s + self._answer_interval_s
+        elif told.standing is not None and told.standing.phase is AnswerPhase.WRITING:
+            due_s = told.sent_s + self._heartbeat_s
+        else:
+            due_s = min(told.looked_s + _PROGRESS_INTERVAL_S, told.sent_s + self._heartbeat_s)
+        return max(0.0, due_s - self._clock())
+
+    async def _wait(self) -> None:
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._pause_s()):
                 await self._wake.wait()
         except TimeoutError:
             return

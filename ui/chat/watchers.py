@@ -36,6 +36,10 @@ class Watchers:
             watch.entry_changed(conversation_id)
             watch.conversation_changed(conversation_id)
 
+    def answer_grew(self, person: str, conversation_id: str) -> None:
+        for watch in self._of(person):
+            watch.answer_grew(conversation_id)
+
     def entries_changed(self, person: str) -> None:
         """Many lines at once, after an import for example."""
         for watch in self._of(person):
