@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 2.0  # for the step that runs, and the ends of all requests
+_LOAD_FACTOR = 3
 _MAX_STARTS = 2  # processes that may end while they work on one request
 _STOPPED = EngineStatus(EngineState.STOPPED, "The engine has been stopped.")
 _CUT = (
@@ -68,6 +69,8 @@ class Supervisor:
         self._stopping = threading.Event()
         self._over = threading.Event()
         self._num_starts = 0
+        self._started_s = 0.0  # of the present process
+        self._first_load_s = 0.0
         self._info: ModelInfo | None = None
         self._has_served = False  # the present process
         self._end = ProcessEnd()  # of the present process
@@ -146,6 +149,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return None
             self._num_starts += 1
+            self._started_s = self._clock()
             process = EngineProcess(self._num_starts, self._config_for_start(), self._load)
             try:
                 process.start()
@@ -201,6 +205,8 @@ class Supervisor:
             self._end.load_failure = _OTHER_MODEL
             process.kill()
             return
+        if self._info is None:
+            self._first_load_s = self._clock() - self._started_s
         self._info = info
         num_restarts = self._num_starts - 1
         status = EngineStatus(EngineState.READY, "The model is ready.", num_restarts)
@@ -254,12 +260,21 @@ class Supervisor:
             is_ready = self._desk.status.state is EngineState.READY
             if process is None or not is_ready:
                 self._end_expired()
+                if process is not None and self._loads_too_long(timeout_s):
+                    logger.error("The engine's process does not become ready: it is ended")
+                    self._end.was_hung = True
+                    process.kill()
                 continue
             sign = LifeSign(process.number, process.num_received)
             if watch.is_hung(sign, has_work=len(self._kept) > 0, now_s=self._clock()):
                 logger.error("No sign of life of the engine in %g s: it is ended", timeout_s)
                 self._end.was_hung = True
                 process.kill()
+
+    def _loads_too_long(self, timeout_s: float) -> bool:
+        """A first load may download for hours; a later one takes about as long as the first."""
+        limit_s = max(timeout_s, _LOAD_FACTOR * self._first_load_s)
+        return self._info is not None and self._clock() - self._started_s > limit_s
 
     def _end_expired(self) -> None:
         """While a process serves, it does this itself."""

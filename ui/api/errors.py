@@ -85,7 +85,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(HearthError, _on_hearth_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(ClientDisconnect, on_disconnect)
     app.add_exception_handler(Exception, _on_unexpected)
 
 
@@ -121,7 +121,7 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
     return ApiError(error.status_code, message, headers=error.headers).response()
 
 
-async def _on_disconnect(request: Request, error: Exception) -> Response:
+async def on_disconnect(request: Request, error: Exception) -> Response:
     """The client left while it was still sending: nobody reads the answer, nothing went wrong."""
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 

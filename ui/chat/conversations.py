@@ -146,11 +146,11 @@ class Conversations:
 
     async def edit(self, person: str, message_id: str, text: str) -> JsonObject:
         """A new variant of an answer, with a person's text."""
-        message = await self._threads.write(
-            self._store.edit_answer, person, message_id, text, secrets.token_urlsafe(16)
-        )
         conversation_id = await self._threads.read(
             self._store.conversation_id_of, person, message_id
+        )
+        message = await self._threads.write(
+            self._store.edit_answer, person, message_id, text, secrets.token_urlsafe(16)
         )
         self._watchers.conversation_changed(person, conversation_id)
         return message_object(message)

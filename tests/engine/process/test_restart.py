@@ -125,6 +125,15 @@ def test_a_step_that_never_ends_is_ended(tmp_path: Path) -> None:
         assert read_all(stream).finish_reason is FinishReason.LENGTH
 
 
+def test_a_process_that_hangs_while_it_loads_again_is_ended(tmp_path: Path) -> None:
+    load = FakeLoad(count_in=tmp_path, later_load_s=1000)
+    with process_engine(load, engine_hang_timeout_s=0.6) as engine:
+        stream = submit(engine, "kill", max_tokens=5)
+        wait_until(lambda: engine.status().state is EngineState.FAILED, 30)
+        assert "did not respond" in engine.status().message
+        assert read_all(stream).finish_reason is FinishReason.ERROR
+
+
 def test_a_long_answer_is_no_hang() -> None:
     with process_engine(FakeLoad(step_s=0.05), engine_hang_timeout_s=0.5) as engine:
         assert read_all(submit(engine, max_tokens=25)).finish_reason is FinishReason.LENGTH

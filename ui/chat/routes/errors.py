@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,11 +21,10 @@ from engine import (
     QueueFullError,
     RequestError,
 )
+from ui.api.errors import RETRY_WHILE_LOADING_S, on_disconnect
 from ui.chat.conversation import ChatError
 from ui.chat.room import ContextFullError
 
-RETRY_WHILE_LOADING_S = 5
-_CLIENT_CLOSED_REQUEST = 499  # nginx's code; no client sees it
 _STATUS_OF_CODE: Mapping[str, int] = {  # of ChatErrors; any other is 400
     "not_found": 404,
     "conflict": 409,
@@ -96,7 +95,7 @@ def install_chat_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HearthError, _on_refusal)
     app.add_exception_handler(RequestValidationError, _on_wrong_query)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(ClientDisconnect, on_disconnect)
     app.add_middleware(UnexpectedErrors)
 
 
@@ -128,11 +127,6 @@ async def _on_http_exception(request: Request, error: Exception) -> JSONResponse
         405: f"{request.url.path} does not take {request.method}.",
     }.get(error.status_code, error.detail)
     return ChatApiError(error.status_code, code, message, headers=error.headers).response()
-
-
-async def _on_disconnect(request: Request, error: Exception) -> Response:
-    """The client left while it was still sending: nobody reads the answer, nothing went wrong."""
-    return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
 class UnexpectedErrors:

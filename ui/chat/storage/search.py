@@ -22,6 +22,8 @@ _MAX_WORDS = 20
 _MAX_HITS_OF_ONE = 3  # messages of one conversation
 _CHARS_BEFORE, _CHARS_AFTER = 40, 100  # of an excerpt, around its hit
 
+_WORD = re.compile(r'"([^"]+)"(?=\s|$)|(\S+)')  # words in quotes stand together
+
 _OF_PERSON = "c.person = :person AND c.deleted_s IS NULL"
 
 
@@ -32,9 +34,13 @@ def search(
     limit: int,
     limits: ConversationLimits,
 ) -> tuple[SearchHit, ...]:
-    """All words must occur in the title, or in one message. Raises LimitError."""
+    """All words must occur in the title, or in one message; "words in quotes" side by side.
+
+    Raises LimitError.
+    """
     line = one_line(words).replace("\ufffd", " ")
-    wanted = list(dict.fromkeys(line.split()))
+    wanted = list(dict.fromkeys((quoted or word).strip() for quoted, word in _WORD.findall(line)))
+    wanted = [word for word in wanted if word]
     if len(line) > limits.max_search_chars or len(wanted) > _MAX_WORDS:
         raise LimitError(
             f"Search for at most {_MAX_WORDS} words with {limits.max_search_chars} characters."

@@ -72,8 +72,9 @@ def test_short_words_and_other_scripts(shelf: Library, text: str, words: str) ->
 @pytest.mark.parametrize(
     "hostile",
     [
-        '"quoted"',
+        'say("quoted")',
         'un"closed',
+        '"unclosed',
         "a AND b",
         "NOT x",
         "x OR yes",
@@ -95,6 +96,15 @@ def test_operators_and_quotes_mean_themselves(shelf: Library, hostile: str) -> N
     shelf.exchange("ann", "question", f"before {hostile} after")
     shelf.exchange("ann", "question", "quoted a b NEAR text word wild start DROP TABLE")
     assert found(shelf, hostile) == ["a1"]
+
+
+def test_words_in_quotes_stand_side_by_side(shelf: Library) -> None:
+    shelf.exchange("ann", "question", "Go routines are cheap")
+    shelf.exchange("ann", "question", "routines that go nowhere")
+    assert found(shelf, '"go routines"') == ["a1"]
+    assert found(shelf, '"go routines" cheap') == ["a1"]
+    assert found(shelf, '"go routines" nowhere') == []
+    assert sorted(found(shelf, "go routines")) == ["a1", "a2"]
 
 
 @pytest.mark.parametrize("words", ["", "   ", "\n\t", "\0", "\0 \0"])
