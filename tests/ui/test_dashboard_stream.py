@@ -219,9 +219,9 @@ def test_an_open_stream_does_not_hold_the_server_up() -> None:
             answer = client.send(client.build_request("GET", url), stream=True)
             lines = answer.iter_lines()
             assert next(lines) == "retry: 2000"
+            assert any(line.startswith("event: ") for line in lines)  # it is under way
             began_s = time.monotonic()
         assert time.monotonic() - began_s < 5
-        assert [line for line in lines if line.startswith("event: ")]
         answer.close()
 
 

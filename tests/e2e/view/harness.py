@@ -82,6 +82,7 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+_TWO_FRAMES = "() => new Promise((f) => requestAnimationFrame(() => requestAnimationFrame(f)))"
 
 
 def question(message_id: str, text: str, **fields: Any) -> Frame:
@@ -344,6 +345,8 @@ class View:
             self.errors.append(f"asked for {request.url}")
 
     def message(self, message_id: str) -> Locator:
+        # A new message counts as out of sight, and so without a text, for up to two frames.
+        self.page.evaluate(_TWO_FRAMES)
         return self.page.locator(f'[data-message-id="{message_id}"]')
 
     def text(self, message_id: str) -> Locator:
