@@ -59,6 +59,7 @@ class Request:
     cache_salt: str
     arrival_s: float
     deadline_s: float | None  # absolute, on the same clock as arrival_s
+    rope_regime: str = ""  # which of a model's rope tables its KV is computed with
     status: RequestStatus = RequestStatus.WAITING
     output_token_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(init=False)  # prompt and output in one list; read only
@@ -83,6 +84,12 @@ class Request:
         """Take a sampled token. The one way in which the output grows."""
         self.output_token_ids.append(token_id)
         self.token_ids.append(token_id)
+
+    @property
+    def kv_namespace(self) -> str:
+        """Requests of different ones never share KV blocks."""
+        parts = (self.rope_regime, self.cache_salt)
+        return "/".join(parts) if any(parts) else ""
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -66,7 +66,7 @@ class Roster:
 
     def start(self, request: Request, now_s: float) -> bool:
         """Give a waiting request a block table; False when no block is free for it."""
-        num_cached = self._kv.start(request.request_id, request.token_ids, request.cache_salt)
+        num_cached = self._kv.start(request.request_id, request.token_ids, request.kv_namespace)
         if num_cached is None:
             return False
         self.queue.take(request)

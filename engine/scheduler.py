@@ -174,7 +174,9 @@ class Scheduler:
             victim = None if has_slot else self._roster.slot_victim(request, chosen)
             if not has_slot and victim is None:
                 break
-            match = self._kv.match_prefix(request.request_id, request.token_ids, request.cache_salt)
+            match = self._kv.match_prefix(
+                request.request_id, request.token_ids, request.kv_namespace
+            )
             if match.next_hash in computing:
                 continue
             if not room.take(request, match):
@@ -249,7 +251,9 @@ class Scheduler:
     def _upcoming(self, request: Request, end: int) -> set[BlockHash]:
         end = min(end, request.num_tokens)
         return set(
-            self._kv.upcoming_hashes(request.request_id, request.token_ids, request.cache_salt, end)
+            self._kv.upcoming_hashes(
+                request.request_id, request.token_ids, request.kv_namespace, end
+            )
         )
 
     def _chunk_length(self, request: Request, start: int, share: int, is_head: bool) -> int:

@@ -28,10 +28,10 @@ def make_kv_manager(
 
 
 def compute_tokens(
-    kv: KVCacheManager, request_id: str, token_ids: Sequence[int], salt: str = ""
+    kv: KVCacheManager, request_id: str, token_ids: Sequence[int], namespace: str = ""
 ) -> int:
     """Start a request and run the step that computes all its tokens; returns what was cached."""
-    num_cached = kv.start(request_id, token_ids, salt)
+    num_cached = kv.start(request_id, token_ids, namespace)
     assert num_cached is not None
     assert kv.extend(request_id, len(token_ids))
     kv.take_copies()
@@ -39,9 +39,11 @@ def compute_tokens(
     return num_cached
 
 
-def cache_tokens(kv: KVCacheManager, token_ids: Sequence[int], salt: str = "") -> tuple[int, ...]:
+def cache_tokens(
+    kv: KVCacheManager, token_ids: Sequence[int], namespace: str = ""
+) -> tuple[int, ...]:
     """Compute tokens and leave them in the cache; returns the ids of the blocks they are in."""
-    compute_tokens(kv, "cached", token_ids, salt)
+    compute_tokens(kv, "cached", token_ids, namespace)
     block_ids = kv.block_ids("cached")
     kv.free("cached", token_ids, len(token_ids))
     return block_ids

@@ -1,8 +1,8 @@
 """Chained hashes of whole blocks: equal hash, almost surely the same tokens from position 0 on.
 
 The chain starts at a root that covers everything else KV depends on: the model, the KV scheme, the
-rope regime, the block size and the salt that keeps users apart. A hash only finds a block; whoever
-uses it compares tokens and parent too.
+block size, and the namespace that keeps rope regimes and users with a salt apart. A hash only finds
+a block; whoever uses it compares tokens and parent too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ BlockHash = NewType("BlockHash", bytes)
 _DIGEST_BYTES = 16
 
 
-def root_hash(identity: str, block_size: int, salt: str) -> BlockHash:
-    """`identity` names the model, its KV scheme and its rope regime."""
-    return _digest(repr((identity, block_size, salt)).encode())
+def root_hash(identity: str, block_size: int, namespace: str) -> BlockHash:
+    """`identity` names the model and its KV scheme."""
+    return _digest(repr((identity, block_size, namespace)).encode())
 
 
 def hash_block(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
@@ -29,11 +29,11 @@ def hash_block(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
 class PrefixHashes:
     """The hashes of one growing token list; each whole block is hashed once, when first asked."""
 
-    __slots__ = ("_block_size", "_hashes", "root", "salt")
+    __slots__ = ("_block_size", "_hashes", "namespace", "root")
 
-    def __init__(self, identity: str, block_size: int, salt: str) -> None:
-        self.salt = salt
-        self.root = root_hash(identity, block_size, salt)
+    def __init__(self, identity: str, block_size: int, namespace: str) -> None:
+        self.namespace = namespace
+        self.root = root_hash(identity, block_size, namespace)
         self._block_size = block_size
         self._hashes: list[BlockHash] = []
 

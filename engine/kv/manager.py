@@ -49,8 +49,9 @@ class KVCacheManager:
     and `extend` either do all they were asked or change nothing. Single-threaded.
 
     Args:
-        identity: all that KV values depend on beside tokens: model fingerprint, KV scheme and
-            rope regime.
+        identity: all that KV values of every request depend on: model fingerprint and KV scheme.
+            What they depend on besides differs by request and is its `namespace`: requests of
+            different ones never share blocks.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class KVCacheManager:
         self._num_evicted_total = 0
 
     def match_prefix(
-        self, request_id: str, token_ids: Sequence[int], salt: str = ""
+        self, request_id: str, token_ids: Sequence[int], namespace: str = ""
     ) -> PrefixMatch:
         """What `start` would find now; it may use less of it where blocks are short."""
-        match = self._cache.match(self._hashes_of(request_id, salt), token_ids)
+        match = self._cache.match(self._hashes_of(request_id, namespace), token_ids)
         tail = match.tail
         return PrefixMatch(
             block_ids=tuple(block.block_id for block in match.blocks),
@@ -81,13 +82,13 @@ class KVCacheManager:
             next_hash=match.next_hash,
         )
 
-    def start(self, request_id: str, token_ids: Sequence[int], salt: str = "") -> int | None:
+    def start(self, request_id: str, token_ids: Sequence[int], namespace: str = "") -> int | None:
         """Begin a block table with what is cached; returns the number of cached tokens.
 
         None when there is no room to compute even one token.
         """
         assert request_id not in self._tables, f"request {request_id} has started already"
-        hashes = self._hashes_of(request_id, salt)
+        hashes = self._hashes_of(request_id, namespace)
         match = self._affordable(self._cache.match(hashes, token_ids), len(token_ids))
         if match is None:
             return None
@@ -122,12 +123,12 @@ class KVCacheManager:
             self._publisher.publish_whole(table, token_ids, num_whole)
 
     def upcoming_hashes(
-        self, request_id: str, token_ids: Sequence[int], salt: str, end: int
+        self, request_id: str, token_ids: Sequence[int], namespace: str, end: int
     ) -> tuple[BlockHash, ...]:
         """Of the whole blocks of token_ids[:end] that this request has not committed yet."""
         table = self._tables.get(request_id)
         start = table.num_whole if table else 0
-        hashes = self._hashes_of(request_id, salt)
+        hashes = self._hashes_of(request_id, namespace)
         return self._cache.whole_hashes(hashes, token_ids, start, end // self.block_size)
 
     def free(self, request_id: str, token_ids: Sequence[int], num_valid: int) -> None:
@@ -191,10 +192,10 @@ class KVCacheManager:
                 f"block {block.block_id} has {block.ref_count} references instead of {expected}"
             )
 
-    def _hashes_of(self, request_id: str, salt: str) -> PrefixHashes:
+    def _hashes_of(self, request_id: str, namespace: str) -> PrefixHashes:
         hashes = self._hashes.get(request_id)
-        if hashes is None or hashes.salt != salt:
-            hashes = PrefixHashes(self._identity, self.block_size, salt)
+        if hashes is None or hashes.namespace != namespace:
+            hashes = PrefixHashes(self._identity, self.block_size, namespace)
             self._hashes[request_id] = hashes
         return hashes
 

@@ -1,4 +1,4 @@
-"""Which blocks hold the KV of which token prefix: a tree of published blocks, one root per salt.
+"""Which blocks hold the KV of which token prefix: trees of published blocks, one per namespace.
 
 A whole block is found by its chained hash, then compared with the tokens wanted and with the
 parent reached so far, so a colliding hash is a miss. What follows the last whole block is looked
@@ -20,9 +20,9 @@ MAX_TAIL_CANDIDATES = 64
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PrefixRoot(PrefixNode):
-    """Where the prefixes of one salt begin."""
+    """Where the prefixes of one namespace begin."""
 
-    salt: str
+    namespace: str
 
 
 class CacheTail(NamedTuple):
@@ -48,7 +48,7 @@ class PrefixCache:
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._roots: dict[str, PrefixRoot] = {}  # by salt; only those with children
+        self._roots: dict[str, PrefixRoot] = {}  # by namespace; only those with children
         self._by_hash: dict[BlockHash, Block] = {}
 
     def match(self, hashes: PrefixHashes, token_ids: Sequence[int]) -> CacheMatch:
@@ -120,7 +120,7 @@ class PrefixCache:
         assert not block.children, f"block {block.block_id} has published children"
         del parent.children[block.block_id]
         if isinstance(parent, PrefixRoot) and not parent.children:
-            del self._roots[parent.salt]
+            del self._roots[parent.namespace]
         if block.block_hash is not None:
             del self._by_hash[block.block_hash]
         block.block_hash, block.parent, block.token_ids = None, None, ()
@@ -141,9 +141,11 @@ class PrefixCache:
     def check_integrity(self, blocks: Collection[Block]) -> None:
         """`blocks`: all there are."""
         reached: set[int] = set()
-        for salt, root in self._roots.items():
-            assert root.salt == salt, f"the root of salt {root.salt!r} is filed under {salt!r}"
-            assert root.children, f"the root of salt {salt!r} has no children"
+        for namespace, root in self._roots.items():
+            assert root.namespace == namespace, (
+                f"root {root.namespace!r} is filed under {namespace!r}"
+            )
+            assert root.children, f"root {namespace!r} has no children"
             reached.update(*(self._check_child(root, child) for child in root.children.values()))
         published = {block.block_id for block in blocks if block.is_published}
         assert reached == published, f"published {published}, but reached {reached}"
@@ -176,8 +178,8 @@ class PrefixCache:
         assert self._by_hash.get(block.block_hash) is block, f"{name}: not under its hash"
 
     def _root(self, hashes: PrefixHashes) -> PrefixRoot:
-        root = self._roots.get(hashes.salt)
-        return root or PrefixRoot(block_hash=hashes.root, salt=hashes.salt)
+        root = self._roots.get(hashes.namespace)
+        return root or PrefixRoot(block_hash=hashes.root, namespace=hashes.namespace)
 
     def _parent(self, previous: Block | None, hashes: PrefixHashes) -> PrefixNode | None:
         if previous is None:
@@ -188,7 +190,7 @@ class PrefixCache:
         block.parent, block.token_ids = parent, token_ids
         parent.children[block.block_id] = block
         if isinstance(parent, PrefixRoot):
-            self._roots[parent.salt] = parent
+            self._roots[parent.namespace] = parent
 
     def _find(
         self, parent: PrefixNode, hashes: PrefixHashes, token_ids: Sequence[int], index: int

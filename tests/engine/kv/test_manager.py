@@ -281,11 +281,11 @@ def test_an_equal_tail_is_not_published_twice_but_used_again() -> None:
 
 def test_salts_share_nothing() -> None:
     kv = make_kv_manager()
-    cache_tokens(kv, TEN, salt="anna")
-    assert kv.match_prefix("b", TEN, salt="ben").num_tokens == 0
+    cache_tokens(kv, TEN, namespace="anna")
+    assert kv.match_prefix("b", TEN, namespace="ben").num_tokens == 0
     assert kv.match_prefix("b", TEN).num_tokens == 0
-    assert kv.match_prefix("b", TEN, salt="anna").num_tokens == 9
-    assert kv.start("c", TEN, salt="ben") == 0
+    assert kv.match_prefix("b", TEN, namespace="anna").num_tokens == 9
+    assert kv.start("c", TEN, namespace="ben") == 0
     kv.check_integrity()
 
 

@@ -8,15 +8,15 @@ from engine.kv.hashing import BlockHash, PrefixHashes, hash_block
 from engine.kv.prefix_cache import MAX_TAIL_CANDIDATES, NoPrefixCache, PrefixCache
 
 
-def _hashes(salt: str = "") -> PrefixHashes:
-    return PrefixHashes("model", 4, salt)
+def _hashes(namespace: str = "") -> PrefixHashes:
+    return PrefixHashes("model", 4, namespace)
 
 
 def _publish_whole(
-    cache: PrefixCache, token_ids: list[int], first_block_id: int = 0, salt: str = ""
+    cache: PrefixCache, token_ids: list[int], first_block_id: int = 0, namespace: str = ""
 ) -> list[Block]:
     blocks: list[Block] = []
-    hashes = _hashes(salt)
+    hashes = _hashes(namespace)
     for index in range(len(token_ids) // 4):
         block = Block(block_id=first_block_id + index)
         previous = blocks[-1] if blocks else None
@@ -117,7 +117,7 @@ def test_nothing_is_published_after_a_block_that_is_not() -> None:
 
 def test_salts_have_trees_of_their_own() -> None:
     cache = PrefixCache(4)
-    blocks = _publish_whole(cache, [1, 2, 3, 4], salt="anna")
+    blocks = _publish_whole(cache, [1, 2, 3, 4], namespace="anna")
     assert cache.match(_hashes("anna"), [1, 2, 3, 4, 5]).blocks == tuple(blocks)
     assert cache.match(_hashes("ben"), [1, 2, 3, 4, 5]).blocks == ()
     assert cache.match(_hashes("ben"), [1, 2, 3, 4, 5]).tail is None
@@ -159,7 +159,7 @@ def test_a_colliding_hash_is_refused_by_its_parent(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(hashing, "hash_block", without_parent)
     cache = PrefixCache(4)
-    anna = _publish_whole(cache, [1, 2, 3, 4, 5, 6, 7, 8], salt="anna")
+    anna = _publish_whole(cache, [1, 2, 3, 4, 5, 6, 7, 8], namespace="anna")
     other = Block(block_id=9)
     assert cache.match(_hashes(), [5, 6, 7, 8, 9]).blocks == ()
     assert cache.match(_hashes("ben"), [1, 2, 3, 4, 5]).blocks == ()

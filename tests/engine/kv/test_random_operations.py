@@ -29,7 +29,7 @@ _LONGEST = 40
 @dataclass
 class _Run:
     request_id: str
-    salt: str
+    namespace: str
     token_ids: list[int]
     num_computed: int
 
@@ -57,17 +57,17 @@ class _Engine:
 
     def start(self) -> None:
         self.num_started += 1
-        request_id, salt = f"r{self.num_started}", self.rng.choice(_SALTS)
+        request_id, namespace = f"r{self.num_started}", self.rng.choice(_SALTS)
         token_ids = self._prompt()
-        expected = _longest_published(self.kv, salt, token_ids)
-        assert self.kv.match_prefix(request_id, token_ids, salt).num_tokens == expected
-        num_cached = self.kv.start(request_id, token_ids, salt)
+        expected = _longest_published(self.kv, namespace, token_ids)
+        assert self.kv.match_prefix(request_id, token_ids, namespace).num_tokens == expected
+        num_cached = self.kv.start(request_id, token_ids, namespace)
         if num_cached is None:
             return self.kv.forget(request_id)
         whole_only = expected // self.kv.block_size * self.kv.block_size
         assert num_cached in (expected, whole_only)
         self.num_cached_tokens += num_cached
-        self.runs.append(_Run(request_id, salt, token_ids, num_cached))
+        self.runs.append(_Run(request_id, namespace, token_ids, num_cached))
         return None
 
     def step(self) -> None:
@@ -136,8 +136,8 @@ class _Engine:
     def _compute(self, run: _Run, end: int) -> None:
         block_ids = self.kv.block_ids(run.request_id)
         cached = run.token_ids[: run.num_computed]
-        assert self.storage.holds(block_ids, run.salt, cached), f"{run} would read other KV"
-        self.storage.write(block_ids, run.salt, run.token_ids, run.num_computed, end)
+        assert self.storage.holds(block_ids, run.namespace, cached), f"{run} would read other KV"
+        self.storage.write(block_ids, run.namespace, run.token_ids, run.num_computed, end)
 
     def _commit(self, run: _Run, end: int) -> None:
         self.kv.commit(run.request_id, run.token_ids, end)
@@ -164,12 +164,12 @@ class _Engine:
             self._commit(run, end)
 
 
-def _longest_published(kv: KVCacheManager, salt: str, token_ids: list[int]) -> int:
+def _longest_published(kv: KVCacheManager, namespace: str, token_ids: list[int]) -> int:
     """By looking at every published block, without hashes or trees."""
     wanted = token_ids[:-1]
     lengths = [0]
     for block in kv._pool.blocks:
-        if block.is_published and _root_of(block).salt == salt:
+        if block.is_published and _root_of(block).namespace == namespace:
             lengths.append(_num_common(_path_of(block), wanted))
     return max(lengths)
 
