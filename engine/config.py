@@ -147,6 +147,7 @@ class ModelInfo:
     head_dim: int
     vocab_size: int  # ids below this may be sampled
     max_model_len: int
+    rope_original_max_len: int | None = None  # longer sequences have another rotary table
     eos_token_ids: frozenset[int]
     kv_scheme: str
     kv_bytes_per_token: int

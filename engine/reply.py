@@ -137,6 +137,7 @@ class Reply:
             num_prefill_steps=request.num_prefill_steps,
             num_decode_steps=num_steps,
             mean_step_requests=request.num_decode_step_requests / num_steps if num_steps else None,
+            num_recomputed_tokens=request.num_recomputed_tokens,
         )
 
 

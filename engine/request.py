@@ -66,6 +66,7 @@ class Request:
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens taken from the cache when it first started
     num_preemptions: int = 0
+    num_recomputed_tokens: int = 0  # when it crossed into another rope regime
     first_scheduled_s: float | None = None
     first_token_s: float | None = None
     last_token_s: float | None = None
@@ -137,6 +138,7 @@ class RequestTrace(NamedTuple):
     num_prefill_steps: int
     num_decode_steps: int
     mean_step_requests: float | None  # requests in its decode steps, itself included
+    num_recomputed_tokens: int = 0  # when the sequence outgrew its rotary table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,15 @@ from engine.errors import OutOfBlocksError
 from engine.fair_queue import FairQueue, UserKey, user_key
 from engine.kv.manager import KVCacheManager
 from engine.request import FinishReason, Request, RequestProgress, RequestStatus
+from engine.rope_regimes import RopeRegimes
 
 
 class Roster:
     """Every live request is in exactly one place: the queue, or a slot with a block table."""
 
-    def __init__(self, kv: KVCacheManager) -> None:
+    def __init__(self, kv: KVCacheManager, rope: RopeRegimes) -> None:
         self._kv = kv
+        self._rope = rope
         self._requests: dict[str, Request] = {}
         self._running: dict[str, Request] = {}
         self.queue = FairQueue()
@@ -61,6 +63,7 @@ class Roster:
 
     def add(self, request: Request) -> None:
         assert request.request_id not in self._requests, f"{request.request_id} is there already"
+        request.rope_regime = self._rope.regime(request.num_tokens)
         self._requests[request.request_id] = request
         self.queue.add(request)
 
@@ -82,12 +85,18 @@ class Roster:
     def preempt(self, request: Request) -> None:
         """Back to the front of its queue; its blocks stay in the cache while there is room."""
         self._kv.free(request.request_id, request.token_ids, request.num_computed_tokens)
-        del self._running[request.request_id]
-        request.status = RequestStatus.WAITING
-        request.num_computed_tokens = 0
-        request.num_preemptions += 1
-        self.num_preemptions += 1
-        self.queue.put_back(request)
+        self._put_back(request)
+
+    def cross_regimes(self) -> None:
+        """Whoever has outgrown its rotary table goes on under the next one, in the same slot.
+
+        Its KV so far stays in the cache for others; its own it has to compute again, less what of
+        it is cached under the new regime. To be called before a step is planned.
+        """
+        for request in self.running():
+            regime = self._rope.regime(request.num_tokens)
+            if request.rope_regime != regime:
+                self._cross(request, regime)
 
     def finish(self, request: Request, reason: FinishReason, num_valid: int) -> None:
         """End a request; KV of its first `num_valid` positions stays in the cache."""
@@ -131,6 +140,8 @@ class Roster:
             is_running = request_id in self._running
             assert is_running != (request in self.queue), f"{request_id} is nowhere or twice"
             assert is_running == (request.status is RequestStatus.RUNNING), request.status
+            regime = self._rope.regime(request.num_tokens)
+            assert is_running or request.rope_regime == regime, f"{request_id} waits to cross"
             if is_running:
                 block_ids = self._kv.block_ids(request_id)
                 assert len(block_ids) * self._kv.block_size >= request.num_computed_tokens
@@ -138,6 +149,26 @@ class Roster:
         assert self._running.keys() <= self._requests.keys(), "an ended request still runs"
         num_in_use = self._kv.usage().num_in_use
         assert num_in_use == len(held), f"{num_in_use} blocks in use, {len(held)} in tables"
+
+    def _cross(self, request: Request, regime: str) -> None:
+        num_computed = request.num_computed_tokens
+        # First the old blocks: the pool need not hold a sequence twice.
+        self._kv.free(request.request_id, request.token_ids, num_computed)
+        request.rope_regime = regime
+        num_cached = self._kv.start(request.request_id, request.token_ids, request.kv_namespace)
+        request.num_recomputed_tokens += max(0, num_computed - (num_cached or 0))
+        if num_cached is None:  # all its blocks are others' too, and none is free
+            self._put_back(request)
+        else:
+            request.num_computed_tokens = num_cached
+
+    def _put_back(self, request: Request) -> None:
+        del self._running[request.request_id]
+        request.status = RequestStatus.WAITING
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self.num_preemptions += 1
+        self.queue.put_back(request)
 
     def _leave(self, request: Request, reason: FinishReason) -> None:
         if request.status is RequestStatus.RUNNING:

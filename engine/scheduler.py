@@ -10,6 +10,7 @@ from engine.block_room import BlockRoom
 from engine.kv.hashing import BlockHash
 from engine.kv.manager import KVCacheManager, PoolUsage
 from engine.request import FinishReason, Request, RequestProgress, RequestStatus
+from engine.rope_regimes import ONE_TABLE, RopeRegimes
 from engine.roster import Roster
 from engine.step_plan import StepPlan
 from engine.token_budget import TokenBudget, chunk_length, split_budget
@@ -33,17 +34,25 @@ class Scheduler:
 
     A request needs num_tokens - num_computed_tokens positions computed and samples in the step that
     reaches num_tokens; after a preemption prompt and output are computed again the same way, mostly
-    from the prefix cache. Single-threaded.
+    from the prefix cache, and so they are when a sequence has outgrown its rotary table: a prefill
+    like any other, in the slot it has. Single-threaded.
 
     Progress: the oldest running request is never preempted for blocks, and admission refused what
     cannot fit the pool alone, so the oldest always ends.
     """
 
-    def __init__(self, *, kv: KVCacheManager, budget: TokenBudget, max_num_seqs: int) -> None:
+    def __init__(
+        self,
+        *,
+        kv: KVCacheManager,
+        budget: TokenBudget,
+        max_num_seqs: int,
+        rope: RopeRegimes = ONE_TABLE,
+    ) -> None:
         self._kv = kv
         self._budget = budget
         self._max_num_seqs = max_num_seqs
-        self._roster = Roster(kv)
+        self._roster = Roster(kv, rope)
         self.token_budget = 0  # of the newest step
 
     @property
@@ -83,6 +92,7 @@ class Scheduler:
     def schedule(self, now_s: float) -> ScheduledBatch:
         """Plan the next step. Empty only where nobody has work."""
         self._roster.started.clear()
+        self._roster.cross_regimes()
         plan = StepPlan()
         self._plan_decodes(plan)
         self._plan_prompts(plan, now_s)

@@ -10,6 +10,7 @@ from engine.config import EngineConfig, ModelInfo
 from engine.core import EngineCore
 from engine.kv.manager import KVCacheManager
 from engine.metrics import MetricsRecorder
+from engine.rope_regimes import RopeRegimes
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 from engine.text.detokenizer import IncrementalDetokenizer
@@ -44,7 +45,12 @@ def make_serving(
         return IncrementalDetokenizer(loaded.tokenizer, stop=sampling.stop)
 
     core = EngineCore(
-        scheduler=Scheduler(kv=kv, budget=budget, max_num_seqs=config.max_num_seqs),
+        scheduler=Scheduler(
+            kv=kv,
+            budget=budget,
+            max_num_seqs=config.max_num_seqs,
+            rope=RopeRegimes(info.rope_original_max_len),
+        ),
         runner=loaded.runner,
         make_detokenizer=make_detokenizer,
         metrics=MetricsRecorder(

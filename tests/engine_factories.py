@@ -17,6 +17,7 @@ from engine.in_process import InProcessEngine
 from engine.kv.manager import KVCacheManager
 from engine.metrics import MetricsRecorder
 from engine.request import FinishReason, GenerationRequest, Request, RequestOutput
+from engine.rope_regimes import RopeRegimes
 from engine.sampling_params import SamplingParams
 from engine.scheduler import Scheduler
 from engine.text.detokenizer import IncrementalDetokenizer
@@ -79,13 +80,18 @@ class FixedBudget(TokenBudget):
 
 
 def make_scheduler(
-    *, kv: KVCacheManager | None = None, prompt_tokens: int = 16, max_num_seqs: int = 8
+    *,
+    kv: KVCacheManager | None = None,
+    prompt_tokens: int = 16,
+    max_num_seqs: int = 8,
+    original_max_len: int | None = None,
 ) -> Scheduler:
     """Blocks of 4 tokens, 64 of them, if no `kv` is given."""
     return Scheduler(
         kv=kv or make_kv_manager(num_blocks=64),
         budget=FixedBudget(prompt_tokens),
         max_num_seqs=max_num_seqs,
+        rope=RopeRegimes(original_max_len),
     )
 
 
@@ -113,14 +119,18 @@ class CoreDriver:
         block_size: int = 4,
         prompt_tokens: int = 64,
         max_num_seqs: int = 8,
+        original_max_len: int | None = None,
         eos_token_ids: frozenset[int] = frozenset(),
         metrics: MetricsRecorder | None = None,
     ) -> None:
         self.kv = make_kv_manager(num_blocks=num_blocks, block_size=block_size)
         self.scheduler = make_scheduler(
-            kv=self.kv, prompt_tokens=prompt_tokens, max_num_seqs=max_num_seqs
+            kv=self.kv,
+            prompt_tokens=prompt_tokens,
+            max_num_seqs=max_num_seqs,
+            original_max_len=original_max_len,
         )
-        self.runner = FakeRunner(block_size)
+        self.runner = FakeRunner(block_size, RopeRegimes(original_max_len))
         self.clock = FakeClock()
         self.core = EngineCore(
             scheduler=self.scheduler,

@@ -7,19 +7,22 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from engine.batch import SampledToken, ScheduledBatch, ScheduledRequest, StepResult
+from engine.rope_regimes import LONG, ONE_TABLE, RopeRegimes
 
 
 class FakeRunner:
     """A model whose next token follows from what its KV slots hold for the whole prefix.
 
-    Wrong reuse therefore changes the output: see `expected_tokens` for what is right. `forced`
-    gives a request's tokens instead; `fault` may raise, and then the step's slots hold garbage.
+    Wrong reuse therefore changes the output: see `expected_tokens` for what is right. Another
+    `rope` regime makes other values of the same tokens. `forced` gives a request's tokens instead;
+    `fault` may raise, and then the step's slots hold garbage.
     """
 
     vocab_size = 256
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, rope: RopeRegimes = ONE_TABLE) -> None:
         self._block_size = block_size
+        self._rope = rope
         self._slots: dict[tuple[int, int], int] = {}
         self.fault: Callable[[ScheduledBatch], None] = lambda batch: None
         self.forced: dict[str, Sequence[int]] = {}
@@ -62,22 +65,27 @@ class FakeRunner:
 
     def expected_tokens(self, prompt: Sequence[int], num_tokens: int, seed: int = 0) -> list[int]:
         token_ids = list(prompt)
-        state = 0
-        for position in range(len(prompt) + num_tokens - 1):
-            state = _mixed(state, _mixed(state, token_ids[position]))
-            if position >= len(prompt) - 1:
-                token_ids.append(_mixed(state, seed) % self.vocab_size)
+        state, num_read, regime = 0, 0, self._rope.regime(len(prompt))
+        while len(token_ids) < len(prompt) + num_tokens:
+            if self._rope.regime(len(token_ids)) != regime:  # all of it once more
+                state, num_read, regime = 0, 0, self._rope.regime(len(token_ids))
+            for token_id in token_ids[num_read:]:
+                state = _mixed(state, _kv_value(state, token_id, regime))
+            num_read = len(token_ids)
+            token_ids.append(_mixed(state, seed) % self.vocab_size)
         return token_ids[len(prompt) :]
 
     def _compute(self, scheduled: ScheduledRequest) -> int:
         token_ids = scheduled.request.token_ids
+        regime = scheduled.request.rope_regime
         end = scheduled.start + scheduled.num_tokens
         assert scheduled.samples == (end == len(token_ids))
+        assert regime == self._rope.regime(len(token_ids))
         state = 0
         for position in range(end):
             slot = self._slot(scheduled, position)
             if position >= scheduled.start:
-                self._slots[slot] = _mixed(state, token_ids[position])
+                self._slots[slot] = _kv_value(state, token_ids[position], regime)
             state = _mixed(state, self._slots[slot])
         return state
 
@@ -95,6 +103,10 @@ class FakeRunner:
     def _slot(self, scheduled: ScheduledRequest, position: int) -> tuple[int, int]:
         block, offset = divmod(position, self._block_size)
         return scheduled.block_ids[block], offset
+
+
+def _kv_value(state: int, token_id: int, regime: str) -> int:
+    return _mixed(state, token_id + (1 << 20 if regime == LONG else 0))
 
 
 def _mixed(state: int, value: int) -> int:

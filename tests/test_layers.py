@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
-    "ground": ("errors", "settings", "config", "sampling_params"),
+    "ground": ("errors", "settings", "config", "sampling_params", "rope_regimes"),
     "kv": ("kv",),
     "request": ("request", "batch"),
     "scheduling": (

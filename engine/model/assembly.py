@@ -29,6 +29,7 @@ from engine.model.limits import (
     resolve_vocab_size,
     size_pool,
 )
+from engine.model.rope import long_rope_length
 from engine.model.row_padding import find_row_multiple
 from engine.model.runner import ModelRunner
 from engine.model.warm_up import CountingAttention, check_model_runs, full_batch, measure_peak_bytes
@@ -216,6 +217,7 @@ def _describe(
         head_dim=shape.head_dim,
         vocab_size=factory.vocab_size,
         max_model_len=pool.max_model_len,
+        rope_original_max_len=long_rope_length(model.config),
         eos_token_ids=resolve_eos_token_ids(model.config, generation, tokenizer),
         kv_scheme=factory.scheme.name,
         kv_bytes_per_token=factory.bytes_per_token,

@@ -10,6 +10,7 @@ import torch
 
 from engine.attention.interface import AttentionMetadata
 from engine.batch import ScheduledBatch, ScheduledRequest
+from engine.rope_regimes import LONG
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -19,6 +20,7 @@ Int64Array = npt.NDArray[np.int64]
 class ModelInputs:
     input_ids: torch.Tensor  # int64 [1, num_tokens + padding]
     position_ids: torch.Tensor  # int64 [1, num_tokens + padding]
+    rope_tables: torch.Tensor  # int64 [1, num_tokens + padding]: 1 for the long rope regime
     attention: AttentionMetadata
     logits_indices: torch.Tensor  # int64 [num_sampling]: positions in the row to sample after
 
@@ -45,6 +47,7 @@ def build_inputs(
     lengths = np.array([item.num_tokens for item in scheduled], dtype=np.int64)
     ends = lengths.cumsum()
     samples = np.array([item.samples for item in scheduled], dtype=bool)
+    is_long = np.array([item.request.rope_regime == LONG for item in scheduled], dtype=np.int64)
 
     def on_device(array: Int32Array | Int64Array) -> torch.Tensor:
         return torch.from_numpy(array).to(device, non_blocking=True)
@@ -52,6 +55,7 @@ def build_inputs(
     return ModelInputs(
         input_ids=on_device(np.concatenate(token_ids + padding))[None],
         position_ids=on_device(np.concatenate(positions + padding))[None],
+        rope_tables=on_device(np.concatenate([is_long.repeat(lengths), *padding]))[None],
         attention=AttentionMetadata(
             slot_mapping=on_device(np.concatenate(slots)),
             query_starts=on_device(np.concatenate(([0], ends)).astype(np.int32)),

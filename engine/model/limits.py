@@ -9,9 +9,8 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizer
 
 from engine.config import EngineConfig
 from engine.errors import ConfigError
+from engine.model.rope import LONG_ROPE_TYPES
 
-# Rope types whose table is another one for longer sequences.
-_LENGTH_DEPENDENT_ROPE = frozenset({"longrope", "su", "dynamic"})
 _CPU_POOL_SHARE = 0.25
 _CPU_POOL_MAX_BYTES = 4 * 1024**3
 _GENERATION_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -35,8 +34,9 @@ def resolve_max_model_len(config: PreTrainedConfig, asked: int | None) -> int:
     fixed = _length_with_one_rope_table(config)
     if fixed is not None and asked is not None and asked > fixed:
         raise ConfigError(
-            f"--max-model-len {asked} is not there yet for this model, which changes its position "
-            f"encoding beyond {fixed} tokens: use at most {fixed}."
+            f"--max-model-len {asked} is not possible: beyond {fixed} tokens this model encodes "
+            "positions otherwise at each length (dynamic NTK), or in some layers only, so that "
+            f"nothing computed before would hold: use at most {fixed}."
         )
     if trained is not None and asked is not None and asked > trained:
         raise ConfigError(
@@ -103,21 +103,25 @@ def cpu_pool_bytes(available_memory_bytes: int) -> int:
 
 
 def _length_with_one_rope_table(config: PreTrainedConfig) -> int | None:
-    """The length up to which one table holds, for rope types with several; else None."""
+    """The length up to which one table holds, where more cannot be right; else None.
+
+    LongRoPE in all layers can be right, see engine/model/rope.py. Dynamic NTK makes another table
+    of each length beyond `max_position_embeddings`.
+    """
     rope = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in rope.values() if isinstance(value, dict)]
     lengths = [
-        _original_length(parameters, config)
-        for parameters in (nested or [rope])
-        if parameters.get("rope_type", parameters.get("type")) in _LENGTH_DEPENDENT_ROPE
+        parameters.get("original_max_position_embeddings", config.max_position_embeddings)
+        for parameters in nested
+        if _rope_type(parameters) in LONG_ROPE_TYPES
     ]
+    if "dynamic" in {_rope_type(parameters) for parameters in (nested or [rope])}:
+        lengths.append(config.max_position_embeddings)
     return min(lengths, default=None)
 
 
-def _original_length(parameters: Mapping[str, Any], config: PreTrainedConfig) -> int:
-    own = parameters.get("original_max_position_embeddings")
-    length = own or getattr(config, "original_max_position_embeddings", None)
-    return int(length or config.max_position_embeddings)
+def _rope_type(parameters: Mapping[str, Any]) -> str | None:
+    return parameters.get("rope_type", parameters.get("type"))
 
 
 def _turn_end(tokenizer: PreTrainedTokenizerBase) -> int | None:

@@ -18,6 +18,7 @@ from engine.errors import HearthError, ModelLoadError
 from engine.model.assembly import LoadedModel, assemble
 from engine.model.attention_hook import IMPLEMENTATION, register_attention
 from engine.model.limits import resolve_max_model_len
+from engine.model.rope import replace_long_rope
 from engine.model.sources import check_model_setting, model_directory
 from engine.model.transposed_linear import is_worthwhile, transpose_linears
 
@@ -74,6 +75,7 @@ def load_weights(directory: Path, config: EngineConfig) -> PreTrainedModel:
             f"{directory} lacks {len(missing)} of the model's weights, {missing[0]} among them: "
             "fetch the model again."
         )
+    replace_long_rope(model)
     if is_worthwhile(model):
         transpose_linears(model)
     return model.eval()

@@ -14,6 +14,7 @@ from engine.kv.storage import PagedKVStorage
 from engine.model.attention_hook import StepAttention
 from engine.model.inputs import build_inputs
 from engine.model.random_streams import derive_stream_seed
+from engine.model.rope import long_ropes
 from engine.model.sampler import Sampler, SamplerRow
 
 
@@ -41,6 +42,7 @@ class ModelRunner:
         self._vocab_size = vocab_size
         self._seed = seed
         self._row_multiple = row_multiple
+        self._long_ropes = long_ropes(model)
         self._sampler = Sampler(vocab_size)
         self._selects_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
@@ -70,6 +72,8 @@ class ModelRunner:
         inputs = build_inputs(
             batch, self._storage.block_size, self._model.device, self._row_multiple
         )
+        for rope in self._long_ropes:
+            rope.table_indices = inputs.rope_tables
         selection = {"logits_to_keep": inputs.logits_indices} if self._selects_logits else {}
         output = self._model(
             input_ids=inputs.input_ids,

@@ -20,6 +20,7 @@ class RandomRun:
             num_blocks=self.random.choice([10, 16, 40]),
             prompt_tokens=self.random.choice([5, 16, 64]),
             max_num_seqs=self.random.choice([2, 4, 8]),
+            original_max_len=(None, 12, 20)[seed % 3],
         )
         self.driver.runner.fault = self.fail_sometimes
         self.requests: dict[str, Request] = {}
@@ -52,7 +53,7 @@ class RandomRun:
             self.driver.runner.wrong_numbers.add(request_id)
 
     def abort(self) -> None:
-        self.driver.abort(self.random.choice(list(self.requests)[-8:]))
+        self.driver.abort(self.random.choice(list(self.requests)[-4:]))
 
     def step(self) -> None:
         self.driver.step(seconds=0.1)
@@ -100,3 +101,5 @@ def test_random_runs_do_reach_what_they_are_for() -> None:
     assert sum(bool(batch.block_copies) for run in runs for batch in run.driver.runner.batches) > 5
     cached = sum(r.num_cached_tokens for run in runs for r in run.requests.values())
     assert cached > 500
+    requests = [request for run in runs for request in run.requests.values()]
+    assert sum(request.num_recomputed_tokens > 0 for request in requests) > 20

@@ -31,18 +31,32 @@ def test_a_context_beyond_the_trained_one_is_refused() -> None:
         resolve_max_model_len(tiny_config("llama"), 257)
 
 
-def test_br_12_longrope_context_ends_where_the_position_table_changes() -> None:
+def test_br_12_longrope_context_is_the_trained_one() -> None:
     config = longrope_config("phi3")
-    assert resolve_max_model_len(config, None) == 64
-    assert resolve_max_model_len(config, 64) == 64
-    with pytest.raises(ConfigError, match=r"65 is not there yet .* beyond 64 tokens: use at most"):
-        resolve_max_model_len(config, 65)
+    assert resolve_max_model_len(config, None) == 256
+    assert resolve_max_model_len(config, 200) == 200
+    with pytest.raises(ConfigError, match="257 is more than the 256 tokens"):
+        resolve_max_model_len(config, 257)
 
 
-def test_br_12_dynamic_rope_is_capped_as_well() -> None:
+@pytest.mark.parametrize("rope_type", ["longrope", "dynamic"])
+def test_br_12_a_table_that_changes_in_some_layers_only_is_never_left(rope_type: str) -> None:
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    changing = {"rope_type": rope_type, "factor": 4.0, "original_max_position_embeddings": 64}
+    config = tiny_config("llama")
+    config.rope_parameters = {"full_attention": changing, "sliding_attention": plain}
+    expected = 64 if rope_type == "longrope" else 256
+    assert resolve_max_model_len(config, None) == expected
+    with pytest.raises(ConfigError, match=f"{expected + 1} is not possible: beyond {expected} "):
+        resolve_max_model_len(config, expected + 1)
+
+
+def test_br_12_dynamic_rope_is_held_to_the_length_with_one_table() -> None:
     rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
     config = tiny_config("llama", rope_parameters=rope)
     assert resolve_max_model_len(config, None) == 256
+    with pytest.raises(ConfigError, match=r"300 is not possible: .* \(dynamic NTK\), .* most 256"):
+        resolve_max_model_len(config, 300)
 
 
 def test_linear_rope_has_one_table_and_no_cap() -> None:
