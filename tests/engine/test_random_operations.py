@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -53,7 +54,7 @@ class RandomRun:
             self.driver.runner.wrong_numbers.add(request_id)
 
     def abort(self) -> None:
-        self.driver.abort(self.random.choice(list(self.requests)[-4:]))
+        self.driver.abort(self.random.choice(list(self.requests)[-8:]))
 
     def step(self) -> None:
         self.driver.step(seconds=0.1)
@@ -88,8 +89,6 @@ def test_br_03_random_operations_leave_no_trace_in_outputs_or_pool(seed: int) ->
     usage = run.driver.kv.usage()
     assert usage.num_in_use == 0
     assert usage.num_free + usage.num_cached == usage.num_blocks
-    ended = {run.driver.reason(request_id) for request_id in run.requests}
-    assert {FinishReason.LENGTH, FinishReason.ABORT} <= ended
 
 
 def test_random_runs_do_reach_what_they_are_for() -> None:
@@ -101,5 +100,8 @@ def test_random_runs_do_reach_what_they_are_for() -> None:
     assert sum(bool(batch.block_copies) for run in runs for batch in run.driver.runner.batches) > 5
     cached = sum(r.num_cached_tokens for run in runs for r in run.requests.values())
     assert cached > 500
+    ended = Counter(run.driver.reason(name) for run in runs for name in run.requests)
+    assert ended[FinishReason.LENGTH] > 100
+    assert ended[FinishReason.ABORT] > 10
     requests = [request for run in runs for request in run.requests.values()]
     assert sum(request.num_recomputed_tokens > 0 for request in requests) > 20
