@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
+from torch import nn
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
+from engine.model.rope import LongRope
 from engine.model.transposed_linear import TransposedLinear
 
 CLOSE = 1e-3
@@ -17,18 +19,64 @@ CLOSE = 1e-3
 
 @contextmanager
 def plain_model(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
-    """Transformers' own attention and PyTorch's own linear layers, for as long as the block."""
+    """Transformers' own attention and rotary module, PyTorch's own linear layers, for as long as
+    the block; of PhiMoE's LongRoPE a plain one, see PhimoeRope."""
     ours = model.config._attn_implementation
     model.set_attn_implementation("eager")
     linears = [module for module in model.modules() if isinstance(module, TransposedLinear)]
     for linear in linears:
         linear.forward = partial(functional.linear, weight=linear.weight, bias=linear.bias)
+    ropes = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, LongRope)
+    ]
+    for parent, name, rope in ropes:
+        is_phimoe = model.config.model_type == "phimoe"
+        setattr(parent, name, PhimoeRope(model.config) if is_phimoe else rope.stock)
     try:
         yield model
     finally:
         model.set_attn_implementation(ours)
         for linear in linears:
             del linear.forward
+        for parent, name, rope in ropes:
+            setattr(parent, name, rope)
+
+
+class PhimoeRope(nn.Module):
+    """PhiMoE's rotary module written out: factors and scale by the length of the one sequence.
+
+    Transformers 5 takes the short factors for any length; up to version 4 it did as here.
+    """
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__()
+        self.parameters_by_name = config.rope_parameters
+        self.head_dim = config.hidden_size // config.num_attention_heads
+
+    def forward(
+        self, x: torch.Tensor, position_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        rope = self.parameters_by_name
+        is_long = int(position_ids.max()) + 1 > rope["original_max_position_embeddings"]
+        kind = "long" if is_long else "short"
+        exponents = torch.arange(0, self.head_dim, 2) / self.head_dim
+        factors = torch.tensor(rope[f"{kind}_factor"])
+        angles = position_ids[..., None] / (factors * rope["rope_theta"] ** exponents)
+        angles = torch.cat((angles, angles), dim=-1)
+        scale = rope[f"{kind}_mscale"]
+        return (angles.cos() * scale).to(x.dtype), (angles.sin() * scale).to(x.dtype)
+
+
+def recomputed(model: PreTrainedModel, prompt: Sequence[int], num_tokens: int) -> list[int]:
+    """Greedy, the whole sequence computed anew for each token: the right table by construction."""
+    logits_after = plain_logits(model)
+    token_ids = list(prompt)
+    for _ in range(num_tokens):
+        token_ids.append(int(logits_after(token_ids).argmax()))
+    return token_ids[len(prompt) :]
 
 
 def generated(model: PreTrainedModel, prompt: Sequence[int], num_tokens: int) -> list[int]:

@@ -11,8 +11,10 @@ from transformers import PreTrainedModel
 from engine.batch import BlockCopy, ScheduledBatch, ScheduledRequest
 from engine.kv.schemes import kv_scheme
 from engine.model.assembly import RunnerFactory, row_multiple
+from engine.model.rope import long_rope_length
 from engine.model.runner import ModelRunner
 from engine.request import Request
+from engine.rope_regimes import RopeRegimes
 from engine.sampling_params import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -72,6 +74,7 @@ class RunnerDriver:
         self.runner: ModelRunner = factory.make_runner(self.storage)
         self._block_size = factory.block_size
         self._free = list(range(num_blocks))
+        self._rope = RopeRegimes(long_rope_length(factory.model.config))
         self._num_started = 0
 
     def start(
@@ -89,10 +92,14 @@ class RunnerDriver:
         own = tuple(self._free.pop() for _ in range(num_needed - len(shared)))
         self._num_started += 1
         request = make_request(f"request-{self._num_started}", token_ids, sampling)
+        request.rope_regime = self._rope.regime(len(token_ids))
         return Running(request, shared + own, num_cached)
 
     def step(self, *parts: tuple[Running, int], copies: tuple[BlockCopy, ...] = ()) -> None:
         """Compute that many next positions of each; append a token where all are computed."""
+        for running, _ in parts:
+            regime = self._rope.regime(running.request.num_tokens)
+            assert running.request.rope_regime == regime, "a crossing is the scheduler's affair"
         batch = ScheduledBatch(
             tuple(
                 ScheduledRequest(

@@ -21,9 +21,11 @@ from transformers import (
 )
 
 from engine.model.attention_hook import IMPLEMENTATION, register_attention
+from engine.model.rope import replace_long_rope
 
 VOCAB_SIZE = 160
 CONTEXT = 256
+KV_FORMATS = ("none", "int8")
 ARCHITECTURES = ("llama", "phi3", "phimoe", "qwen3", "mixtral")
 
 
@@ -67,6 +69,10 @@ def model_of(config: PreTrainedConfig, seed: int = 0) -> PreTrainedModel:
     register_attention()
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, attn_implementation=IMPLEMENTATION)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):  # zero in a new model, and then nobody would miss one
+            torch.nn.init.normal_(parameter, std=0.1)
+    replace_long_rope(model)
     return model.eval()
 
 
@@ -95,9 +101,10 @@ def _whitespace_tokenizer(words: dict[str, int]) -> Tokenizer:
     return tokenizer
 
 
-def longrope_config(architecture: str) -> PreTrainedConfig:
+def longrope_config(architecture: str, **changes: Any) -> PreTrainedConfig:
     """Short factors up to 64 tokens, long ones beyond."""
-    length = tiny_config(architecture).hidden_size // 4 // 2
+    head_dim = tiny_config(architecture).hidden_size // 4
+    length = int(head_dim * changes.get("partial_rotary_factor", 1.0)) // 2
     rope = {
         "rope_type": "longrope",
         "rope_theta": 10000.0,
@@ -108,4 +115,5 @@ def longrope_config(architecture: str) -> PreTrainedConfig:
     }
     if architecture == "phimoe":
         rope |= {"short_mscale": 1.1, "long_mscale": 1.4}
-    return tiny_config(architecture, rope_parameters=rope, original_max_position_embeddings=64)
+    fields = {"rope_parameters": rope, "original_max_position_embeddings": 64}
+    return tiny_config(architecture, **(fields | changes))

@@ -13,10 +13,14 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from engine.model.assembly import ModelShape
 from tests.equivalence import count_close_calls, generated, plain_logits
+from tests.model_driver import ModelDriver
 from tests.runner_driver import RunnerDriver, make_factory
 from tests.tiny_models import (
     ARCHITECTURES,
+    CONTEXT,
+    KV_FORMATS,
     VOCAB_SIZE,
     longrope_config,
     model_of,
@@ -129,21 +133,86 @@ def test_an_int8_second_turn_equals_its_cold_run(tiny: PreTrainedModel, backend:
 
 
 @pytest.mark.parametrize("architecture", ["phi3", "phimoe"])
-def test_br_12_longrope_within_its_cap_equals_generate(architecture: str, backend: str) -> None:
-    model = model_of(longrope_config(architecture))
-    prompt = prompts(seed=5, lengths=(64 - NUM_TOKENS,))[0]
-    theirs = generated(model, prompt, NUM_TOKENS)
-    for chunk in (1000, 9):
-        ours = batched_replies(model, [prompt], chunk, backend=backend)[0]
-        assert count_close_calls(plain_logits(model), prompt, ours, theirs) == 0
-
-
-@pytest.mark.parametrize("architecture", ["phi3", "phimoe"])
 def test_br_14_a_larger_context_setting_does_not_change_a_short_chat(architecture: str) -> None:
     model = model_of(longrope_config(architecture))
     prompt = prompts(seed=6, lengths=(20,))[0]
     outputs = []
-    for max_model_len in (48, 64):
+    for max_model_len in (48, 64, 128, 256):
         factory = replace(make_factory(model), max_model_len=max_model_len)
         outputs.append(RunnerDriver(factory).logits(prompt))
-    assert torch.equal(outputs[0], outputs[1])
+    for output in outputs:
+        assert torch.equal(output, outputs[0])
+    assert torch.allclose(outputs[0], plain_logits(model)(prompt), atol=1e-4)
+
+
+WINDOW = 24  # of the tiny PhiMoE
+
+
+@pytest.mark.parametrize("length", [WINDOW - 1, WINDOW, WINDOW + 1, 4 * WINDOW])
+def test_prompts_around_a_real_window_equal_generate(backend: str, length: int) -> None:
+    model = tiny_model("phimoe", sliding_window=WINDOW)
+    prompt = prompts(seed=7, lengths=(length,))[0]
+    theirs = generated(model, prompt, NUM_TOKENS)
+    for chunk in (1000, 10):
+        ours = batched_replies(model, [prompt], chunk, backend=backend)[0]
+        assert count_close_calls(plain_logits(model), prompt, ours, theirs) == 0
+
+
+def test_a_window_changes_what_is_said(backend: str) -> None:
+    prompt = prompts(seed=7, lengths=(4 * WINDOW,))[0]
+    narrow, wide = (
+        RunnerDriver(make_factory(tiny_model("phimoe", sliding_window=window), backend=backend))
+        for window in (WINDOW, CONTEXT)
+    )
+    assert float((narrow.logits(prompt) - wide.logits(prompt)).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("scheme", KV_FORMATS)
+def test_blocks_from_before_the_window_are_reused_and_right(backend: str, scheme: str) -> None:
+    model = tiny_model("phimoe", sliding_window=WINDOW)
+    first, added = prompts(seed=8, lengths=(WINDOW - 1, 2 * WINDOW))
+    driver = ModelDriver(model, scheme=scheme, backend=backend)
+    reply = driver.reply("first", first, 12)
+    follow_up = [*first, *reply, *added]
+    second = driver.add("second", follow_up, 8)
+    driver.run()
+    assert second.num_cached_tokens == len(first) + 11
+    cold = ModelDriver(model, scheme=scheme, backend=backend).reply("cold", follow_up, 8)
+    logits_after = RunnerDriver(make_factory(model, scheme=scheme, backend=backend)).logits
+    assert count_close_calls(logits_after, follow_up, second.output_token_ids, cold) == 0
+    if scheme == "none":
+        theirs = generated(model, follow_up, 8)
+        assert count_close_calls(plain_logits(model), follow_up, cold, theirs) == 0
+
+
+@pytest.mark.parametrize("architecture", ["llama", "phimoe"])
+def test_a_head_dim_that_does_not_follow_from_the_hidden_size(
+    architecture: str, backend: str
+) -> None:
+    model = tiny_model(architecture, head_dim=24)
+    assert model.model.layers[0].self_attn.head_dim == 24
+    assert ModelShape.of(model.config).head_dim == 24
+    prompt = prompts(seed=9, lengths=(30,))[0]
+    theirs = generated(model, prompt, NUM_TOKENS)
+    ours = replies(model, [prompt], backend=backend)[0]
+    assert count_close_calls(plain_logits(model), prompt, ours, theirs) == 0
+
+
+@pytest.mark.parametrize("rope_type", ["linear", "yarn", "llama3", "dynamic"])
+def test_rotary_tables_that_are_one_for_all_lengths_equal_generate(
+    rope_type: str, backend: str
+) -> None:
+    rope = {
+        "rope_type": rope_type,
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    }
+    model = tiny_model("llama", rope_parameters=rope)
+    texts = prompts(seed=10, lengths=(20, 100))  # both sides of the original length
+    together = batched_replies(model, texts, 16, backend=backend)
+    for prompt, ours in zip(texts, together, strict=True):
+        theirs = generated(model, prompt, NUM_TOKENS)
+        assert count_close_calls(plain_logits(model), prompt, ours, theirs) == 0

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from engine.config import EngineConfig
 from engine.errors import ConfigError, ModelLoadError
 from engine.model.assembly import LoadedModel, backend_name
-from engine.model.loader import load_model
+from engine.model.loader import load_model, load_weights
+from engine.model.rope import long_ropes
 from engine.model.threads import prepare_threads
 from tests.conftest import BundledModel
 from tests.tiny_models import TURN_TEMPLATE, longrope_config, model_of, tiny_model, tiny_tokenizer
@@ -66,12 +67,23 @@ def test_br_11_each_model_has_its_own_geometry(tmp_path: Path) -> None:
     assert shapes == [(3, 2, 16, 216), (5, 4, 24, 1040), (3, 2, 16, 216)]
 
 
-def test_br_12_a_context_beyond_the_first_table_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_br_12_longrope_serves_what_the_model_was_trained_for(tmp_path: Path) -> None:
     model_of(longrope_config("phi3")).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="--max-model-len 200 is not there yet for this model"):
-        load(tmp_path, max_model_len=200)
-    assert load(tmp_path).info.max_model_len == 64
+    info = load(tmp_path).info
+    assert (info.max_model_len, info.rope_original_max_len) == (256, 64)
+    assert load(tmp_path, max_model_len=200).info.max_model_len == 200
+    config = EngineConfig(model=str(tmp_path))
+    assert len(long_ropes(load_weights(tmp_path, config))) == 1
+
+
+def test_br_12_a_table_for_each_length_is_refused_at_the_start(tmp_path: Path) -> None:
+    rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+    saved(tmp_path, rope_parameters=rope)
+    with pytest.raises(ConfigError, match="--max-model-len 300 is not possible: beyond 256 tokens"):
+        load(tmp_path, max_model_len=300)
+    info = load(tmp_path).info
+    assert (info.max_model_len, info.rope_original_max_len) == (256, None)
 
 
 def test_missing_weights_are_never_made_up(tmp_path: Path) -> None:
