@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from engine.model.experts import experts_of
 from engine.model.rope import LongRope
 from engine.model.transposed_linear import TransposedLinear
 
@@ -35,9 +36,14 @@ def plain_model(model: PreTrainedModel) -> Iterator[PreTrainedModel]:
     for parent, name, rope in ropes:
         is_phimoe = model.config.model_type == "phimoe"
         setattr(parent, name, PhimoeRope(model.config) if is_phimoe else rope.stock)
+    experts = model.config._experts_implementation
+    if experts_of(model):
+        model.set_experts_implementation("eager")
     try:
         yield model
     finally:
+        if experts_of(model):
+            model.set_experts_implementation(experts)
         model.set_attn_implementation(ours)
         for linear in linears:
             del linear.forward

@@ -27,7 +27,7 @@ export function timeParts(facts) {
 
 // Why it took that long, in sentences.
 export function reasons(facts) {
-  return [waited(facts), read(facts), shared(facts), preempted(facts)].filter(Boolean);
+  return [waited(facts), read(facts), shared(facts), preempted(facts), recomputed(facts)].filter(Boolean);
 }
 
 function waited({ queued_s: queuedS, num_ahead: numAhead, num_running: numRunning }) {
@@ -51,4 +51,8 @@ function shared({ mean_step_requests: mean }) {
 
 function preempted({ num_preemptions: numPreemptions }) {
   return numPreemptions ? t("details.preempted", { count: numPreemptions }) : null;
+}
+
+function recomputed({ num_recomputed_tokens: numRecomputed }) {
+  return numRecomputed ? t("details.recomputed", { count: numRecomputed }) : null;
 }

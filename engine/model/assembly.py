@@ -19,6 +19,7 @@ from engine.errors import ConfigError
 from engine.kv.schemes import KVScheme, kv_scheme
 from engine.kv.storage import PagedKVStorage
 from engine.model.attention_hook import layer_windows
+from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import model_fingerprint
 from engine.model.limits import (
     PoolSize,
@@ -152,8 +153,12 @@ def assemble(
 
 
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:
-    """Padding of rows is for what would amplify rounding errors, and for CPUs, where it helps."""
+    """Padding of rows is for what would amplify rounding errors, and for CPUs, where it helps.
+
+    The model's experts are switched with it: they pad their own rows then.
+    """
     is_amplified = scheme.has_scales and model.device.type == "cpu"
+    use_padded_experts(model, is_amplified and model.dtype == torch.float32)
     return find_row_multiple(model) if is_amplified else 1
 
 

@@ -54,9 +54,14 @@ def smallest_multiple(products: Sequence[Product]) -> int:
     return 1
 
 
-def _product(linear: nn.Linear | TransposedLinear) -> Product:
+def probe_rows(weight: torch.Tensor) -> torch.Tensor:
+    """Random rows to multiply with a weight [out_features, in_features]."""
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(_NUM_ROWS, linear.in_features, generator=generator).to(linear.weight)
+    return torch.randn(_NUM_ROWS, weight.shape[1], generator=generator).to(weight)
+
+
+def _product(linear: nn.Linear | TransposedLinear) -> Product:
+    rows = probe_rows(linear.weight)
     if isinstance(linear, TransposedLinear):
         return Product(rows, linear)
     # Not the module itself: a router's may return more than the product.

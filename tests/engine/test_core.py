@@ -34,6 +34,18 @@ def test_an_end_token_stops_and_has_no_text() -> None:
     assert last.num_accepted_tokens == 2
 
 
+@pytest.mark.parametrize("end", [0, 9, 200])
+def test_br_16_any_of_several_end_tokens_ends_a_reply_and_is_never_shown(end: int) -> None:
+    driver = CoreDriver(eos_token_ids=frozenset({0, 9, 200}))
+    driver.runner.forced["a"] = [72, 105, end, 0, 9]
+    driver.add("a", PROMPT, max_tokens=300)
+    driver.run()
+    assert (driver.text("a"), driver.tokens("a")) == ("Hi", [72, 105, end])
+    assert driver.reason("a") is FinishReason.STOP
+    # the next turn has one end marker: the kept reply has none, its template adds it
+    assert driver.last("a").num_accepted_tokens == 2
+
+
 def test_ignore_eos_goes_on() -> None:
     driver = CoreDriver(eos_token_ids=frozenset({9}))
     driver.runner.forced["a"] = b"H\x09i!"

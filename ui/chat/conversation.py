@@ -75,6 +75,7 @@ class ReplyFacts:
     num_ahead: int | None = None  # requests before it in the queue when it came
     num_running: int | None = None  # requests that ran then
     num_preemptions: int | None = None
+    num_recomputed_tokens: int | None = None  # when the chat outgrew a table of positions
     mean_step_requests: float | None = None  # how many shared a decode step, itself included
 
 

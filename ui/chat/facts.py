@@ -37,6 +37,7 @@ def facts_of(last: RequestOutput) -> ReplyFacts:
             num_ahead=trace.num_ahead,
             num_running=trace.num_running,
             num_preemptions=trace.num_preemptions,
+            num_recomputed_tokens=trace.num_recomputed_tokens,
             mean_step_requests=trace.mean_step_requests,
         )
     return facts
@@ -65,6 +66,7 @@ def facts_of_both(before: ReplyFacts | None, after: ReplyFacts) -> ReplyFacts:
         # each part's first token is not the decode's
         tokens_per_s=_rate(num_output_tokens - 1, decode_s),
         num_preemptions=_sum(before.num_preemptions, after.num_preemptions),
+        num_recomputed_tokens=_sum(before.num_recomputed_tokens, after.num_recomputed_tokens),
     )
 
 

@@ -40,6 +40,7 @@ FACTS: Frame = {
     "num_ahead": 12,
     "num_running": 8,
     "num_preemptions": 2,
+    "num_recomputed_tokens": 4096,
     "mean_step_requests": 8.3,
 }
 SETTINGS: Frame = {"system_prompt": "", "temperature": 0.7, "max_tokens": 512}

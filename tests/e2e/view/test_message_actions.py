@@ -201,6 +201,8 @@ def test_figures_open_where_the_time_went(browser: Browser, server: ScriptedServ
         "1,498 of 2,310 prompt tokens were still warm; 812 had to be read.",
         "Shared each step with 7.3 other requests on average.",
         "Had to step aside 2 times because memory ran short.",
+        "The chat outgrew the length that the model was first trained for: "
+        "4,096 tokens were computed once more.",
     ]
     assert [" ".join(line.split()) for line in legend] == [
         "Waiting 3.1 s",

@@ -89,7 +89,7 @@ class Source(random.Random):
             num_accepted_tokens=self.maybe(self.randrange(1000)),
             usage=self.maybe(Usage(self.randrange(10), self.randrange(10), self.randrange(10))),
             timings=self.maybe(RequestTimings(self.seconds(), None, None, self.seconds(), None)),
-            trace=self.maybe(RequestTrace(1, 2, 3, 4, 5, self.maybe(self.seconds()))),
+            trace=self.maybe(RequestTrace(1, 2, 3, 4, 5, self.maybe(self.seconds()), 6)),
         )
 
     def stats(self) -> EngineStats:

@@ -39,7 +39,7 @@ def test_a_finished_answer_is_kept_with_its_facts(tmp_path: Path) -> None:
                 finish_reason=FinishReason.STOP,
                 usage=Usage(40, 32, 3),
                 timings=RequestTimings(0.1, 0.2, 0.3, 0.5, 0.8),
-                trace=RequestTrace(4, 5, 1, 2, 3, 2.5),
+                trace=RequestTrace(4, 5, 1, 2, 3, 2.5, 4096),
             )
             answer = await desk.end_of(asked)
             assert (answer["text"], answer["state"]) == ("Hi there.", "done")
@@ -57,6 +57,7 @@ def test_a_finished_answer_is_kept_with_its_facts(tmp_path: Path) -> None:
                 "num_ahead": 4,
                 "num_running": 5,
                 "num_preemptions": 1,
+                "num_recomputed_tokens": 4096,
                 "mean_step_requests": 2.5,
             }
             assert desk.store.transcripts("alice", [asked["answer_id"]]) == [(b"d" * 32, b"ids")]
