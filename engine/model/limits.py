@@ -72,7 +72,9 @@ def resolve_generation_defaults(generation: GenerationConfig | None) -> Mapping[
     `do_sample: false` recommends the likeliest token: temperature 0, whatever else is named. A
     value that no request may have is left out.
     """
-    values = {name: getattr(generation, name, None) for name in _GENERATION_DEFAULTS}
+    values: dict[str, Any] = {
+        name: getattr(generation, name, None) for name in _GENERATION_DEFAULTS
+    }
     if getattr(generation, "do_sample", None) is False:
         values["temperature"] = 0.0
     return {name: value for name, value in values.items() if _is_usable(name, value)}
