@@ -39,7 +39,7 @@ def measure(scale: Scale) -> Section:
             "B's formula, 2 x layers x hidden x 2 bytes, is right where every query head has KV of",
             f"its own; here {outline.num_attention_heads} share {outline.num_kv_heads} KV heads of "
             f"{outline.head_dim}. A's formula does the same with a hidden",
-            "size of 2560 and gets 3.2 GB for 4,096 tokens of Phi-mini-MoE, which takes 0.5 GiB.",
+            "size of 2560 and says 3.2 GB for 4,096 tokens of Phi-mini-MoE, which takes 0.5 GiB.",
         ],
         {"conversations": counts, "kv_bytes_per_token": dict(outline.kv_bytes_per_token)},
     )

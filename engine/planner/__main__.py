@@ -34,10 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"--context {wishes.context} is more than the {outline.max_model_len:,} tokens "
                 "that Hearth serves of this model: ask for less."
             )
+        plan = plan_memory(outline, wishes)
     except (ConfigError, ModelLoadError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2 if isinstance(error, ConfigError) else 1
-    plan = plan_memory(outline, wishes)
     print(plan_json(plan) if options.json else plan_text(plan))  # noqa: T201
     return 0
 

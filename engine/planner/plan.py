@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.errors import ConfigError
 from engine.model.outline import ModelOutline
 
 GIB = 1024**3
@@ -58,7 +59,16 @@ class MemoryPlan:
 
 
 def plan_memory(outline: ModelOutline, wishes: MemoryWishes) -> MemoryPlan:
-    """Weights and work space first; the rest of the allowed share is for KV."""
+    """Weights and work space first; the rest of the allowed share is for KV.
+
+    Raises:
+        ConfigError: the wished KV format cannot hold this model's heads.
+    """
+    if wishes.kv_format not in outline.kv_bytes_per_token:
+        raise ConfigError(
+            f"--kv-cache-dtype {wishes.kv_format} cannot hold the heads of {outline.name}, which "
+            f"have {outline.head_dim} numbers: use {', '.join(outline.kv_bytes_per_token)}."
+        )
     usable_bytes = int(wishes.gpu_bytes * wishes.gpu_memory_utilization)
     work_space_bytes = estimate_work_space(outline, wishes)
     pool_bytes = max(0, usable_bytes - outline.weights_bytes - work_space_bytes)

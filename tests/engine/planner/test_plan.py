@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.errors import ConfigError
 from engine.model.outline import ModelOutline
 from engine.planner.advice import advice_for
 from engine.planner.plan import GIB, MemoryPlan, MemoryWishes, estimate_work_space, plan_memory
@@ -79,6 +80,11 @@ def test_a_context_is_at_most_the_model_s() -> None:
     assert planned().context == 4096
     assert planned(context=100).context == 100
     assert planned(context=9999).context == 4096
+
+
+def test_a_format_that_cannot_hold_the_heads_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"k8v4 cannot .* 128 numbers: use none, int8, int4"):
+        planned(kv_format="k8v4")
 
 
 def test_what_fits_says_how_much_is_to_spare() -> None:
