@@ -58,7 +58,8 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def _module_name() -> str:
-    return f"bench.{Path(sys.argv[0]).stem}"
+    path = Path(sys.argv[0])
+    return f"bench.{path.parent.name if path.stem == '__main__' else path.stem}"
 
 
 def _commit() -> str:

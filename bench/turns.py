@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bench.engines import started_engine
 from bench.report import print_json, print_table
 from bench.workload import ChatWorkload
 from engine import (
@@ -22,9 +23,7 @@ from engine import (
     ChatService,
     Engine,
     EngineConfig,
-    EngineState,
     SamplingParams,
-    create_engine,
 )
 
 
@@ -38,16 +37,26 @@ class Turn(NamedTuple):
 class Conversation:
     """One engine's side: its own history, since replies belong to who gave them."""
 
-    def __init__(self, engine: Engine, sampling: SamplingParams) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        sampling: SamplingParams,
+        owner: str = "bench",
+        system_prompt: str | None = None,
+    ) -> None:
         self._chat = ChatService(engine)
         self._sampling = sampling
-        self._messages: list[ChatMessage] = []
+        self._owner = owner
+        self._messages = [] if system_prompt is None else [ChatMessage("system", system_prompt)]
         self.turns: list[Turn] = []
 
     async def play(self, message: str) -> None:
         self._messages.append(ChatMessage("user", message))
         request = ChatRequest(
-            messages=tuple(self._messages), sampling=self._sampling, owner="bench", user="bench"
+            messages=tuple(self._messages),
+            sampling=self._sampling,
+            owner=self._owner,
+            user=self._owner,
         )
         start = time.perf_counter()
         ttft: float | None = None
@@ -75,16 +84,6 @@ async def _play_all(engines: Sequence[Engine], workload: ChatWorkload) -> list[C
     return conversations
 
 
-def _started(config: EngineConfig) -> Engine:
-    engine = create_engine(config)
-    engine.start()
-    while engine.status().state is EngineState.LOADING:
-        time.sleep(0.1)
-    if engine.status().state is not EngineState.READY:
-        raise SystemExit(engine.status().message)
-    return engine
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=20)
@@ -99,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         max_tokens=options.max_tokens,
     )
     engines = [
-        _started(
+        started_engine(
             EngineConfig(
                 dtype="float32",
                 kv_cache_dtype=options.kv_cache_dtype,

@@ -261,7 +261,9 @@ class ChatService:
         """On first use; anew, without transcripts, when the model has changed."""
         with self._load_lock:
             if self._loaded is None or self._loaded.tokenizer_path != info.tokenizer_path:
-                tokenizers = load_tokenizers(info.tokenizer_path)
+                tokenizers = load_tokenizers(
+                    info.tokenizer_path, runs_code=info.tokenizer_runs_code
+                )
                 formatter = ChatFormatter(tokenizers, max_model_len=info.max_model_len)
                 self._loaded = _Loaded(info.tokenizer_path, formatter)
             return self._loaded

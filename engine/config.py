@@ -24,6 +24,12 @@ class EngineConfig:
         BUNDLED_MODEL,
         "hub id, directory or .gguf file; 'bundled' is the small model that ships with Hearth",
     )
+    revision: str | None = setting(
+        None, "branch, tag or commit of a model from the hub; default: its main branch"
+    )
+    trust_remote_code: bool = setting(
+        False, "run Python code that a model brings along, as whoever started Hearth: read it first"
+    )
     dtype: str = setting(
         "auto",
         "type of weights and activations; auto: float32 on a CPU, the model's own on a GPU",
@@ -136,6 +142,7 @@ class ModelInfo:
     name: str  # as asked for: "bundled", a hub id, a path
     architecture: str
     tokenizer_path: str  # directory with the tokenizer's files and the chat template
+    tokenizer_runs_code: bool = False  # the model's own, as --trust-remote-code allows
     fingerprint: str  # of config and weights; part of every block hash
     device: str
     dtype: str

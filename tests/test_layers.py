@@ -24,6 +24,7 @@ MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
     "text": ("text",),
     "stats": ("stats", "histogram", "metrics"),
     "telemetry": ("telemetry",),
+    "planner": ("planner",),
     "core": ("core", "reply", "step_runner"),
     "engine": (
         *("engine", "engine_loop", "loop_news", "front_desk", "in_process", "process", "serving"),
@@ -41,6 +42,7 @@ LAYERS_BELOW: Mapping[str, set[str]] = {
     "text": {"ground"},
     "stats": {"ground", "kv", "request"},
     "telemetry": {"ground", "stats"},
+    "planner": {"ground", "model"},
     "core": {"ground", "kv", "request", "scheduling", "text", "stats"},
     "engine": set(MODULES_OF_LAYER) - {"engine"},
     "ui": {"facade"},
@@ -49,6 +51,7 @@ LAYERS_BELOW: Mapping[str, set[str]] = {
 HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
     "torch": ("engine/model/", "engine/attention/", "engine/kv/schemes.py", "engine/kv/storage.py"),
     "transformers": ("engine/model/", "engine/text/"),
+    "huggingface_hub": ("engine/model/",),
     "numba": ("engine/model/", "engine/attention/"),
     "pynvml": ("engine/telemetry/nvml.py",),
     "psutil": ("engine/telemetry/", "engine/model/"),

@@ -80,6 +80,12 @@ class Page {
     for (const name of ["conversation", "entries"]) state.addEventListener(name, () => this.nameTab());
     let hadShown = false; // the open conversation was on the page, so it was deleted and not just unknown
     state.addEventListener("connection", () => state.connection === "open" && this.reload());
+    let isModelReady = false;
+    state.addEventListener("engine", () => {
+      const wasReady = isModelReady;
+      isModelReady = state.engine.state === "ready";
+      if (isModelReady && !wasReady) this.loadSettings(); // only now the model's own defaults are known
+    });
     state.addEventListener("gone", () => toasts.show(t(hadShown ? "list.gone" : "list.not_found")));
     state.addEventListener("conversation", () => state.conversationId && (hadShown = state.conversation !== null));
     state.addEventListener("problem", ({ detail }) => this.composer.isAsking || toasts.show(problemText(detail)));
@@ -94,9 +100,13 @@ class Page {
 
   // At first, and whenever the connection is back: another server may have other defaults.
   async reload() {
-    await this.settings.load().catch((error) => this.toasts.show(problemText(error)));
+    await this.loadSettings();
     await this.presets.load();
     if (this.list.isArchiveShown) await this.list.fetchArchived();
+  }
+
+  loadSettings() {
+    return this.settings.load().catch((error) => this.toasts.show(problemText(error)));
   }
 
   async open(conversationId, messageId) {

@@ -108,13 +108,16 @@ class Int8Scheme(KVScheme):
         return hadamard(outputs)  # symmetric and orthogonal: its own inverse
 
 
+KV_SCHEMES: tuple[KVScheme, ...] = (ModelTypeScheme(), Int8Scheme())
+
+
 def kv_scheme(name: str) -> KVScheme:
     """The scheme called `name`.
 
     Raises:
         ConfigError: there is no such scheme.
     """
-    for scheme in (ModelTypeScheme(), Int8Scheme()):
+    for scheme in KV_SCHEMES:
         if scheme.name == name:
             return scheme
     raise ConfigError(f"There is no KV cache format {name!r}: use int8 or none.")

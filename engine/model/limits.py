@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from engine.config import EngineConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, InvalidParameterError
 from engine.model.rope import LONG_ROPE_TYPES
+from engine.sampling_params import SamplingParams
 
 _CPU_POOL_SHARE = 0.25
 _CPU_POOL_MAX_BYTES = 4 * 1024**3
@@ -66,9 +67,17 @@ def resolve_vocab_size(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerB
 
 
 def resolve_generation_defaults(generation: GenerationConfig | None) -> Mapping[str, float]:
-    """The sampling that the model's authors recommend, where they do."""
-    values = {name: getattr(generation, name, None) for name in _GENERATION_DEFAULTS}
-    return {name: value for name, value in values.items() if value is not None}
+    """The sampling that the model's authors recommend, where they do.
+
+    `do_sample: false` recommends the likeliest token: temperature 0, whatever else is named. A
+    value that no request may have is left out.
+    """
+    values: dict[str, Any] = {
+        name: getattr(generation, name, None) for name in _GENERATION_DEFAULTS
+    }
+    if getattr(generation, "do_sample", None) is False:
+        values["temperature"] = 0.0
+    return {name: value for name, value in values.items() if _is_usable(name, value)}
 
 
 def size_pool(
@@ -100,6 +109,14 @@ def size_pool(
 def cpu_pool_bytes(available_memory_bytes: int) -> int:
     """A quarter of the free memory, 4 GiB at most."""
     return min(int(available_memory_bytes * _CPU_POOL_SHARE), _CPU_POOL_MAX_BYTES)
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    try:
+        SamplingParams(**{name: value})
+    except InvalidParameterError:  # None as well: nothing is recommended
+        return False
+    return True
 
 
 def _length_with_one_rope_table(config: PreTrainedConfig) -> int | None:

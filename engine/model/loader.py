@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from engine.errors import HearthError, ModelLoadError
 from engine.model.assembly import LoadedModel, assemble
 from engine.model.attention_hook import IMPLEMENTATION, register_attention
 from engine.model.limits import resolve_max_model_len
+from engine.model.remote_code import allowed_remote_code
 from engine.model.rope import replace_long_rope
 from engine.model.sources import check_model_setting, model_directory
 from engine.model.transposed_linear import is_worthwhile, transpose_linears
+from engine.model.weight_files import check_weight_files
 
 __all__ = ["LoadedModel", "check_model_setting", "load_model"]
 
@@ -30,16 +33,20 @@ def load_model(config: EngineConfig, report: Callable[[str], None]) -> LoadedMod
 
     Raises:
         ConfigError: a setting does not fit the model or the machine.
-        ModelLoadError: the model cannot be found, read, or run.
+        ModelLoadError: the model cannot be found, read, or run, or needs code that may not run.
     """
     directory = model_directory(config, report)
+    check_weight_files(config.model, [path.name for path in directory.iterdir()])
+    runs_code = allowed_remote_code(directory, config).tokenizer
     try:
         report("Loading the tokenizer.")
-        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=runs_code)
         report("Loading the weights.")
         model = load_weights(directory, config)
         report("Making room for the KV cache and trying the model.")
-        return assemble(config, model, tokenizer, directory, report)
+        loaded = assemble(config, model, tokenizer, directory, report)
+        info = dataclasses.replace(loaded.info, tokenizer_runs_code=runs_code)
+        return loaded._replace(info=info)
     except HearthError:
         raise
     except Exception as error:  # whatever a model's files or code may raise
@@ -54,10 +61,12 @@ def load_weights(directory: Path, config: EngineConfig) -> PreTrainedModel:
 
     Raises:
         ConfigError: the context asked for is longer than the model supports.
-        ModelLoadError: weights are missing, or the model cannot take our attention.
+        ModelLoadError: weights are missing, the model needs code that may not run, or it cannot
+            take our attention.
     """
     register_attention()
-    model_config = AutoConfig.from_pretrained(directory, trust_remote_code=False)
+    runs_code = allowed_remote_code(directory, config).model
+    model_config = AutoConfig.from_pretrained(directory, trust_remote_code=runs_code)
     resolve_max_model_len(model_config, config.max_model_len)  # refuse before the long part
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model, findings = AutoModelForCausalLM.from_pretrained(
@@ -66,7 +75,8 @@ def load_weights(directory: Path, config: EngineConfig) -> PreTrainedModel:
         dtype=_dtype(config.dtype, device),
         device_map={"": device} if device == "cuda" else None,
         attn_implementation=IMPLEMENTATION,
-        trust_remote_code=False,
+        trust_remote_code=runs_code,
+        use_safetensors=True,
         output_loading_info=True,
     )
     missing = sorted(findings["missing_keys"])

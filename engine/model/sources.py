@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HFValidationError,
-    LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-)
-
 from engine.config import BUNDLED_MODEL, EngineConfig
-from engine.errors import ConfigError, ModelLoadError
+from engine.errors import ConfigError
 from engine.model.bundled import Report, bundled_directory, find_bundled_gguf, gguf_directory
-
-# No code and no pickles: only what describes a model, and safetensors.
-_HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
-_IN_SUBDIRECTORIES = "*/*"
 
 
 def check_model_setting(config: EngineConfig) -> None:
@@ -63,8 +50,10 @@ def model_directory(config: EngineConfig, report: Report) -> Path:
         return path
     if path.is_file():
         return gguf_directory(path, config.cache_path, report)
-    report(f"Fetching {config.model} from the model hub, if it is not here yet.")
-    return _from_hub(config.model)
+    # Imported here: it needs Transformers, which the check of a setting must not wait for.
+    from engine.model.hub import fetch_model
+
+    return fetch_model(config, report)
 
 
 def _check_cache_directory(config: EngineConfig) -> None:
@@ -79,25 +68,3 @@ def _check_cache_directory(config: EngineConfig) -> None:
 
 def _is_meant_as_path(model: str) -> bool:
     return model.startswith((".", "/", "~")) or model.count("/") != 1 or model.endswith(".gguf")
-
-
-def _from_hub(model: str) -> Path:
-    try:
-        return Path(
-            snapshot_download(
-                model, allow_patterns=list(_HUB_FILES), ignore_patterns=[_IN_SUBDIRECTORIES]
-            )
-        )
-    except GatedRepoError as error:
-        raise ModelLoadError(
-            f"{model} is gated: accept its terms on the hub, then run `hf auth login` here."
-        ) from error
-    except (RepositoryNotFoundError, HFValidationError) as error:
-        raise ModelLoadError(
-            f"The model hub has no {model}: check the name (a private model needs `hf auth login`)."
-        ) from error
-    except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
-        raise ModelLoadError(
-            f"{model} is not on this machine and the model hub cannot be reached: connect to the "
-            "network, or set --model to a directory, a .gguf file or `bundled`."
-        ) from error

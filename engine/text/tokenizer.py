@@ -34,8 +34,8 @@ class Tokenizers(NamedTuple):
     control_tokens: tuple[ControlToken, ...]
 
 
-def load_tokenizers(directory: str | Path) -> Tokenizers:
-    """Both instances for the tokenizer in `directory`.
+def load_tokenizers(directory: str | Path, *, runs_code: bool = False) -> Tokenizers:
+    """Both instances for the tokenizer in `directory`; `runs_code` lets its own code run.
 
     Raises:
         ModelLoadError: there is no tokenizer that can be read.
@@ -43,9 +43,11 @@ def load_tokenizers(directory: str | Path) -> Tokenizers:
     from transformers import AutoTokenizer  # brings torch along: not before it is needed
 
     try:
-        main = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        literal = AutoTokenizer.from_pretrained(
-            directory, local_files_only=True, split_special_tokens=True
+        main, literal = (
+            AutoTokenizer.from_pretrained(
+                directory, local_files_only=True, trust_remote_code=runs_code, **options
+            )
+            for options in ({}, {"split_special_tokens": True})
         )
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"The tokenizer in {directory} cannot be read: {error}") from error

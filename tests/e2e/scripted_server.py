@@ -39,6 +39,7 @@ class ScriptedServer:
         self.imported: list[bytes] = []
         self.import_result: Json = {"num_imported": 1, "num_known": 0, "problems": []}
         self.engine = self._engine("ready")
+        self.defaults = dict(DEFAULTS)
         self.server_id = "server-1"
         self.calls.clear()
 
@@ -172,7 +173,7 @@ class ScriptedServer:
             case ["search"]:
                 return {"hits": self._search(query["q"])}
             case ["defaults"]:
-                return {"settings": DEFAULTS}
+                return {"settings": self.defaults}
             case ["count"]:
                 return {"used": 400 + len(body["text"]) // 4, "max": MAX_CONTEXT}
             case ["ask"]:

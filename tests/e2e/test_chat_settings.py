@@ -37,6 +37,20 @@ def test_a_new_chat_is_asked_with_the_defaults(site: Site) -> None:
     assert shown(chat) == texts(DEFAULTS)
 
 
+def test_a_page_opened_while_the_model_loads_gets_its_defaults_when_it_is_ready(
+    site: Site,
+) -> None:
+    site.server.set_engine("loading", "Loading the weights.")
+    chat = site.visit()
+    chat.open_settings()
+    chat.wait_until(lambda: chat.number("temperature") == "0.7")
+    site.server.defaults |= {"temperature": 0.2, "top_k": 40}
+    site.server.set_engine("ready")
+    chat.wait_until(lambda: chat.number("temperature") == "0.2")
+    chat.ask("Hello")
+    assert asked(site) == DEFAULTS | {"temperature": 0.2, "top_k": 40}
+
+
 def test_what_is_set_is_sent(site: Site) -> None:
     chat = site.visit()
     chat.fill_setting(PROMPT, "Be brief.")

@@ -119,6 +119,16 @@ def test_generation_defaults_are_those_that_are_set() -> None:
     assert resolve_generation_defaults(None) == {}
 
 
+def test_greedy_authors_recommend_temperature_0() -> None:
+    greedy = GenerationConfig(do_sample=False, top_k=40)
+    assert resolve_generation_defaults(greedy) == {"temperature": 0.0, "top_k": 40}
+
+
+def test_what_no_request_may_have_is_not_recommended() -> None:
+    odd = GenerationConfig(do_sample=True, temperature=3.0, top_p=0.0, top_k=20)
+    assert resolve_generation_defaults(odd) == {"top_k": 20}
+
+
 @pytest.mark.parametrize(("free", "expected"), [(8 * GIB, 2 * GIB), (23 * GIB, 4 * GIB)])
 def test_cpu_pool_is_a_quarter_of_free_memory_up_to_four_gib(free: int, expected: int) -> None:
     assert cpu_pool_bytes(free) == expected

@@ -109,7 +109,7 @@ def test_weights_of_nan_are_refused(tmp_path: Path) -> None:
     "changes",
     [
         {"model_type": "made_up", "architectures": ["MadeUp"]},
-        {"model_type": "made_up", "auto_map": {"AutoConfig": "evil.Config"}},
+        {"model_type": ["llama"]},
         {"num_attention_heads": "many"},
     ],
 )
@@ -120,10 +120,25 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence(
     path = tmp_path / "config.json"
     described = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(described | changes), encoding="utf-8")
-    (tmp_path / "evil.py").write_text("raise SystemExit", encoding="utf-8")
     with pytest.raises(ModelLoadError, match="cannot be loaded: ") as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (["config.json", "pytorch_model.bin"], "only in the form of pytorch_model.bin"),
+        (["config.json"], r"has no \.safetensors files"),
+    ],
+)
+def test_weights_of_another_form_are_not_looked_at(
+    tmp_path: Path, files: list[str], sentence: str
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    with pytest.raises(ModelLoadError, match=sentence):
+        load(tmp_path)
 
 
 def test_half_precision_is_as_asked(tmp_path: Path) -> None:

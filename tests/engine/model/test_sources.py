@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
-from huggingface_hub.errors import (
-    GatedRepoError,
-    LocalEntryNotFoundError,
-    RepositoryNotFoundError,
-)
 
 from engine.config import EngineConfig
 from engine.errors import ConfigError, ModelLoadError
-from engine.model import sources
 from engine.model.sources import check_model_setting, model_directory
 
 
@@ -49,38 +42,11 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         check_model_setting(EngineConfig(model=str(file)))
 
 
-def hub_error(kind: type[Exception]) -> Exception:
-    response = httpx.Response(401, request=httpx.Request("GET", "https://hub/model"))
-    if kind in {GatedRepoError, RepositoryNotFoundError}:
-        return kind("refused", response=response)  # type: ignore[call-arg]
-    return kind("refused")
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (GatedRepoError, "team/model is gated: accept its terms on the hub, then run `hf auth"),
-        (RepositoryNotFoundError, "The model hub has no team/model: check the name"),
-        (LocalEntryNotFoundError, "team/model is not on this machine and the model hub cannot be"),
-        (ConnectionError, "team/model is not on this machine and the model hub cannot be reached"),
-    ],
-)
-def test_the_hub_s_refusals_become_sentences(
-    kind: type[Exception], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> str:
-        raise hub_error(kind)
-
-    monkeypatch.setattr(sources, "snapshot_download", refuse)
-    with pytest.raises(ModelLoadError, match=expected):
-        model_directory(EngineConfig(model="team/model"), ignore)
-
-
 def test_a_hub_model_is_refused_offline() -> None:
     said: list[str] = []
     with pytest.raises(ModelLoadError, match="is not on this machine and the model hub cannot"):
         model_directory(EngineConfig(model="nobody/no-such-model"), said.append)
-    assert said == ["Fetching nobody/no-such-model from the model hub, if it is not here yet."]
+    assert said == ["Looking for nobody/no-such-model on the model hub."]
 
 
 def test_a_cache_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
