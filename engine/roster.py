@@ -66,7 +66,9 @@ class Roster:
 
     def start(self, request: Request, now_s: float) -> bool:
         """Give a waiting request a block table; False when no block is free for it."""
-        num_cached = self._kv.start(request.request_id, request.token_ids, request.kv_namespace)
+        num_cached = self._kv.start(
+            request.request_id, request.token_ids, request.kv_namespace, request.conversation
+        )
         if num_cached is None:
             return False
         self.queue.take(request)
@@ -76,6 +78,9 @@ class Roster:
         if request.first_scheduled_s is None:
             request.first_scheduled_s = now_s
             request.num_cached_tokens = num_cached
+            restored = self._kv.restored(request.request_id)
+            request.num_host_tokens = restored.num_host_blocks * self._kv.block_size
+            request.num_disk_tokens = restored.num_disk_blocks * self._kv.block_size
             self.started.append(request)
         return True
 
@@ -88,6 +93,14 @@ class Roster:
         request.num_preemptions += 1
         self.num_preemptions += 1
         self.queue.put_back(request)
+
+    def take_back(self, request: Request) -> None:
+        """Like preempt, for one whose cached tokens have turned out not to be there."""
+        self.preempt(request)
+        request.num_cached_tokens = request.num_host_tokens = request.num_disk_tokens = 0
+
+    def of_conversations(self, conversations: Collection[str]) -> list[Request]:
+        return [item for item in self._requests.values() if item.conversation in conversations]
 
     def finish(self, request: Request, reason: FinishReason, num_valid: int) -> None:
         """End a request; KV of its first `num_valid` positions stays in the cache."""
