@@ -15,35 +15,12 @@ from engine.kv.block_pool import Block, BlockPool
 from engine.kv.block_table import BlockTable
 from engine.kv.hashing import BlockHash, BlockKey, PrefixHashes
 from engine.kv.host_tier import HostEntry
+from engine.kv.matching import Matcher, PrefixMatch, TailMatch
 from engine.kv.owners import SHARED, joined, owner_of
-from engine.kv.prefix_cache import CacheMatch, CacheTail, NoPrefixCache, PrefixCache
+from engine.kv.prefix_cache import CacheTail, NoPrefixCache, PrefixCache
 from engine.kv.publisher import Publisher
 from engine.kv.tail_copies import PendingCopies, TailCopy
 from engine.kv.tiers import Restored, Tiers, TierUsage, WarmBlock
-
-
-class TailMatch(NamedTuple):
-    """The first `num_tokens` slots of a block."""
-
-    block_id: int
-    num_tokens: int
-
-
-class PrefixMatch(NamedTuple):
-    """What of a token list is cached; at least its last token never is."""
-
-    block_ids: tuple[int, ...]  # whole blocks on the device
-    tail: TailMatch | None
-    num_tokens: int
-    next_hash: BlockHash | None  # of the first whole block that is not on the device
-    num_restorable: int = 0  # whole blocks that follow them, below the device
-
-
-class _Found(NamedTuple):
-    """A match on the device and what follows it below; there is no tail where something does."""
-
-    match: CacheMatch
-    entries: list[HostEntry]
 
 
 class PoolUsage(NamedTuple):
@@ -87,20 +64,21 @@ class KVCacheManager:
         self._publisher = Publisher(self._pool, self._cache, block_size)
         self._copies = PendingCopies(self._pool)
         self._tiers = tiers or Tiers()
+        self._matcher = Matcher(self._pool, self._cache, self._tiers, block_size)
         self._num_evicted_total = 0
 
     def match_prefix(
         self, request_id: str, token_ids: Sequence[int], namespace: str = ""
     ) -> PrefixMatch:
         """What `start` would find now; it may use less of it where blocks are short."""
-        match, entries = self._find(self._hashes_of(request_id, namespace), token_ids)
-        tail = match.tail
+        found = self._matcher.find(self._hashes_of(request_id, namespace), token_ids)
+        match, tail = found.match, found.match.tail
         return PrefixMatch(
             block_ids=tuple(block.block_id for block in match.blocks),
             tail=TailMatch(tail.block.block_id, tail.num_tokens) if tail else None,
-            num_tokens=self._num_matched(match) + len(entries) * self.block_size,
+            num_tokens=self._matcher.num_tokens(found),
             next_hash=match.next_hash,
-            num_restorable=len(entries),
+            num_restorable=len(found.entries),
         )
 
     def start(
@@ -117,7 +95,7 @@ class KVCacheManager:
         """
         assert request_id not in self._tables, f"request {request_id} has started already"
         hashes = self._hashes_of(request_id, namespace)
-        found = self._affordable(self._find(hashes, token_ids), len(token_ids))
+        found = self._matcher.affordable(self._matcher.find(hashes, token_ids), len(token_ids))
         if found is None:
             return None
         match, entries = found
@@ -132,7 +110,7 @@ class KVCacheManager:
         if entries:
             table.extend(self._begin_loads(request_id, entries, table))
         self._tables[request_id] = table
-        return self._num_matched(match) + len(entries) * self.block_size
+        return self._matcher.num_tokens(found)
 
     def restored(self, request_id: str) -> Restored:
         """What of a started request's blocks came from below the device."""
@@ -205,8 +183,8 @@ class KVCacheManager:
     ) -> None:
         """Begin to read what `start` could use from disk."""
         hashes = self._hashes_of(request_id, namespace)
-        num_blocks = len(self._cache.match(hashes, token_ids).blocks)
-        span = range(num_blocks, self._max_whole(token_ids))
+        match = self._cache.match(hashes, token_ids)
+        span = self._matcher.span_below(match, token_ids)
         self._tiers.fetch(request_id, hashes, token_ids, span, now_s)
 
     def is_fetching(self, request_id: str, now_s: float) -> bool:
@@ -288,39 +266,8 @@ class KVCacheManager:
             self._hashes[request_id] = hashes
         return hashes
 
-    def _num_matched(self, match: CacheMatch) -> int:
-        num_tail_tokens = match.tail.num_tokens if match.tail else 0
-        return len(match.blocks) * self.block_size + num_tail_tokens
-
     def _num_blocks_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
-
-    def _max_whole(self, token_ids: Sequence[int]) -> int:
-        """Whole blocks that may be matched: the last token is always computed."""
-        return max(len(token_ids) - 1, 0) // self.block_size
-
-    def _find(self, hashes: PrefixHashes, token_ids: Sequence[int]) -> _Found:
-        match = self._cache.match(hashes, token_ids)
-        start, end = len(match.blocks), self._max_whole(token_ids)
-        entries = self._tiers.continuation(hashes, token_ids, start, end)
-        return _Found(match._replace(tail=None) if entries else match, entries)
-
-    def _affordable(self, found: _Found, num_tokens: int) -> _Found | None:
-        """As much of a match as there is room for beside the tokens still to compute.
-
-        A copy's source takes up a block for one step. Where that could keep the request from ever
-        having all its blocks, its tail is computed again instead.
-        """
-        match, entries = found
-        room = self._pool.num_available - sum(not block.ref_count for block in match.blocks)
-        if match.tail is None:
-            return _Found(match, entries[: room - 1]) if room else None
-        if match.tail.in_place:
-            return found
-        room_beside_source = room - (not match.tail.block.ref_count)
-        if self._num_blocks_for(num_tokens) - len(match.blocks) <= room_beside_source:
-            return found
-        return found._replace(match=match._replace(tail=None)) if room else None
 
     def _begin_loads(
         self, request_id: str, entries: list[HostEntry], table: BlockTable

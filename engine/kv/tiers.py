@@ -83,13 +83,13 @@ class Tiers:
     # --- what a request finds
 
     def continuation(
-        self, hashes: PrefixHashes, token_ids: Sequence[int], start: int, end: int
+        self, hashes: PrefixHashes, token_ids: Sequence[int], span: range
     ) -> list[HostEntry]:
-        """Entries for the whole blocks from index `start` on, up to the first that is missing."""
+        """Entries for the whole blocks of these indices, up to the first that is missing."""
         entries: list[HostEntry] = []
         if not len(self._host):
             return entries
-        for index in range(start, end):
+        for index in span:
             entry = self._host.find(hashes.key(token_ids, index))
             if entry is None:
                 break

@@ -282,7 +282,7 @@ def test_every_matched_slot_holds_the_kv_of_its_prefix(
         (25, 12, 4, 8, 200),
         (26, 24, 4, 40, 60),
         (27, 40, 3, 12, 30),
-        (28, 3, 16, 2, 50),
+        (28, 5, 8, 4, 50),
     ],
 )
 def test_what_comes_back_from_the_tiers_is_the_kv_of_its_prefix(
