@@ -52,13 +52,14 @@ class Bench:
 
     def config(self, *, has_tiers: bool) -> EngineConfig:
         """A pool for one such prompt and a bit."""
-        num_blocks = 2 * (self.num_tokens // 16) + 32
+        num_blocks = self.num_tokens // 16 + 32
         return EngineConfig(
             dtype="float32",
             max_model_len=self.num_tokens + 64,
             num_gpu_blocks_override=num_blocks,
             swap_space=1.0 if has_tiers else 0.0,
             disk_cache=self._disk if has_tiers else None,
+            enable_prefix_caching=has_tiers,
         )
 
     def again(self, engine: Engine) -> First:
@@ -70,7 +71,7 @@ class Bench:
 
     def evict(self, engine: Engine) -> None:
         """Other chats, until nothing of the prompt can be left in the device's pool."""
-        for _ in range(3):
+        for _ in range(2):
             self._ask(engine, self._text(self.num_tokens))
 
     def _text(self, num_tokens: int) -> tuple[int, ...]:
@@ -119,7 +120,6 @@ def measure(num_tokens: int, num_rounds: int, start: Callable[[EngineConfig], En
             engine.stop()
             engine = start(kept)
             disk.append(bench.again(engine))
-            bench.evict(nothing)
             cold.append(bench.again(nothing))
         for running in (engine, nothing):
             running.stop()

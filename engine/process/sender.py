@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from engine.process.engine_process import EngineProcess
 from engine.process.kept_requests import KeptRequests
-from engine.process.messages import AbortRequest, ForgetConversations, StopServing, make_codec
+from engine.process.messages import (
+    AbortRequest,
+    ForgetConversations,
+    StopServing,
+    make_codec,
+    readable,
+)
 from engine.request import FinishReason
 
 _MAX_FORGOTTEN = 256
@@ -113,7 +119,8 @@ class Sender:
                 return
 
     def _forget(self, conversations: tuple[str, ...]) -> None:
-        message = self._codec.encode(ForgetConversations(conversations))
+        names = tuple(readable(name) for name in conversations)
+        message = self._codec.encode(ForgetConversations(names))
         self._forgotten.append(message)
         if self._process is not None:
             self._process.send(message)
