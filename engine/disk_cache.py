@@ -23,6 +23,7 @@ def open_disk_cache(path: Path, block_format: BlockFormat, max_bytes: int) -> Di
     """None, and one line in the log, where the directory cannot be used: serving goes on."""
     try:
         directory = DiskDirectory(path, block_format)
+        own, foreign = directory.contents()
     except BlockingIOError:
         _log.warning("%s is used by another server: this one goes on without a disk cache", path)
         return None
@@ -30,7 +31,6 @@ def open_disk_cache(path: Path, block_format: BlockFormat, max_bytes: int) -> Di
         _log.warning("This server goes on without a disk cache: %s", error)
         return None
     worker = DiskWorker(directory)
-    own, foreign = directory.contents()
     num_file_bytes = on_disk(block_format.num_file_bytes)
     tier = DiskTier(worker, max_bytes, num_file_bytes, found=own, foreign=foreign)
     _log.info("The disk cache in %s has %d blocks of this model", path, len(tier))

@@ -70,7 +70,7 @@ class Scheduler:
         return self._kv.usage()
 
     def tier_usage(self) -> TierUsage:
-        return self._kv.tier_usage()
+        return self._kv.tiers.usage()
 
     def progress(self) -> dict[str, RequestProgress]:
         return self._roster.progress()
@@ -93,7 +93,7 @@ class Scheduler:
     def schedule(self, now_s: float) -> ScheduledBatch:
         """Plan the next step. Empty only where nobody has work that need not wait for the disk."""
         self._roster.started.clear()
-        self._kv.collect()
+        self._kv.tiers.collect()
         plan = StepPlan()
         self._plan_decodes(plan)
         self._plan_prompts(plan, now_s)
@@ -106,7 +106,7 @@ class Scheduler:
 
         Those begin again. What could not be loaded is not found any more, so they compute it.
         """
-        self._kv.moved(batch.moves, outcome)
+        self._kv.tiers.moved(batch.moves, outcome)
         unfilled = outcome.unfilled_block_ids
         lost = [
             request
@@ -210,7 +210,7 @@ class Scheduler:
         room = BlockRoom(self._kv, self._roster.running())
         found: list[PromptWork] = []
         for request in self._roster.waiting()[: 2 * self._max_num_seqs]:
-            if self._kv.is_fetching(request.request_id, now_s):
+            if self._kv.tiers.is_fetching(request.request_id, now_s):
                 continue
             has_slot = self.num_running + len(found) < self._max_num_seqs
             chosen = [item.request for item in found]
@@ -254,7 +254,7 @@ class Scheduler:
         plan.add(request, num_tokens)
 
     def _batch_of(self, plan: StepPlan) -> ScheduledBatch:
-        moves = self._kv.take_moves()
+        moves = self._kv.tiers.take_moves()
         if not plan:
             return ScheduledBatch((), moves=moves)
         requests = tuple(

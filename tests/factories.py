@@ -33,9 +33,9 @@ def make_kv_manager(
 
 def run_moves(kv: KVCacheManager) -> BlockMoves:
     """What the step's beginning does: move what is noted."""
-    moves = kv.take_moves()
+    moves = kv.tiers.take_moves()
     payloads = {spill.slot: b"" for spill in moves.spills}
-    kv.moved(moves, MoveOutcome(payloads))
+    kv.tiers.moved(moves, MoveOutcome(payloads))
     return moves
 
 

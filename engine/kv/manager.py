@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from engine.kv.block_moves import BlockMoves, MoveOutcome
 from engine.kv.block_pool import Block, BlockPool
 from engine.kv.block_table import BlockTable
 from engine.kv.hashing import BlockHash, BlockKey, PrefixHashes
@@ -20,7 +19,7 @@ from engine.kv.owners import SHARED, joined, owner_of
 from engine.kv.prefix_cache import CacheTail, NoPrefixCache, PrefixCache
 from engine.kv.publisher import Publisher
 from engine.kv.tail_copies import PendingCopies, TailCopy
-from engine.kv.tiers import Restored, Tiers, TierUsage, WarmBlock
+from engine.kv.tiers import Restored, Tiers, WarmBlock
 
 
 class PoolUsage(NamedTuple):
@@ -41,7 +40,8 @@ class KVCacheManager:
         identity: all that KV values of every request depend on: model fingerprint and KV scheme.
             What they depend on besides differs by request and is its `namespace`: requests of
             different ones never share blocks.
-        tiers: where evicted blocks go; nowhere by default.
+        tiers: where evicted blocks go; nowhere by default. Whoever plans a step asks them for the
+            moves that come before it, and tells them what came of those.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class KVCacheManager:
         self._hashes: dict[str, PrefixHashes] = {}  # of requests that have not started yet too
         self._publisher = Publisher(self._pool, self._cache, block_size)
         self._copies = PendingCopies(self._pool)
-        self._tiers = tiers or Tiers()
-        self._matcher = Matcher(self._pool, self._cache, self._tiers, block_size)
+        self.tiers = tiers or Tiers()
+        self._matcher = Matcher(self._pool, self._cache, self.tiers, block_size)
         self._num_evicted_total = 0
 
     def match_prefix(
@@ -170,13 +170,13 @@ class KVCacheManager:
         """
         table = self._close(request_id)
         for block_hash in self._publisher.withdraw(table):
-            self._tiers.drop_subtree(block_hash)
+            self.tiers.drop_subtree(block_hash)
         self._release(table)
 
     def forget(self, request_id: str) -> None:
         """Drop what is remembered of a request that never started."""
         self._hashes.pop(request_id, None)
-        self._tiers.cancel(request_id)
+        self.tiers.cancel(request_id)
 
     def fetch(
         self, request_id: str, token_ids: Sequence[int], namespace: str, now_s: float
@@ -185,23 +185,7 @@ class KVCacheManager:
         hashes = self._hashes_of(request_id, namespace)
         match = self._cache.match(hashes, token_ids)
         span = self._matcher.span_below(match, token_ids)
-        self._tiers.fetch(request_id, hashes, token_ids, span, now_s)
-
-    def is_fetching(self, request_id: str, now_s: float) -> bool:
-        """Whether a request had better wait with its start."""
-        return self._tiers.is_fetching(request_id, now_s)
-
-    def collect(self) -> None:
-        """Take in what has been read since the last time. To be asked first in planning a step."""
-        self._tiers.collect()
-
-    def take_moves(self) -> BlockMoves:
-        """What must be moved before the next step. To be asked last in planning it."""
-        return self._tiers.take_moves()
-
-    def moved(self, moves: BlockMoves, outcome: MoveOutcome) -> None:
-        """They have run, before anything else of the step did."""
-        self._tiers.moved(moves, outcome)
+        self.tiers.fetch(request_id, hashes, token_ids, span, now_s)
 
     def forget_conversations(self, conversations: Collection[str]) -> None:
         """Remove every block that only requests of these have used, but none that is in use.
@@ -212,7 +196,7 @@ class KVCacheManager:
         for block in self._pool.blocks:
             if block.owner in owners and block.is_published and not block.ref_count:
                 self._publisher.unpublish_subtree(block)
-        self._tiers.forget(owners)
+        self.tiers.forget(owners)
 
     def warm_blocks(self) -> Iterator[WarmBlock]:
         """Whole blocks that nobody uses, most worth keeping first."""
@@ -221,7 +205,7 @@ class KVCacheManager:
             for block in self._pool.cached()
             if block.block_hash is not None
         ]
-        return self._tiers.warm(device)
+        return self.tiers.warm(device)
 
     def take_copies(self) -> tuple[TailCopy, ...]:
         """What must be copied before the next step writes. To be asked last in planning a step."""
@@ -241,13 +225,10 @@ class KVCacheManager:
             num_evicted_total=self._num_evicted_total,
         )
 
-    def tier_usage(self) -> TierUsage:
-        return self._tiers.usage()
-
     def check_integrity(self) -> None:
         """Raises AssertionError with what is wrong."""
         self._pool.check_integrity()
-        self._tiers.check_integrity()
+        self.tiers.check_integrity()
         self._cache.check_integrity(self._pool.blocks)
         references = Counter(self._copies.source_block_ids())
         for table in self._tables.values():
@@ -273,12 +254,12 @@ class KVCacheManager:
         self, request_id: str, entries: list[HostEntry], table: BlockTable
     ) -> list[Block]:
         """Blocks that will hold these entries. Until the step has run, they are the table's own."""
-        self._tiers.pin(entries)
+        self.tiers.pin(entries)
         blocks = [self._allocate() for _ in entries]
         for block, entry in zip(blocks, entries, strict=True):
             block.owner = joined(entry.owner, table.owner)
         block_ids = [block.block_id for block in blocks]
-        table.restored = self._tiers.load(request_id, entries, block_ids, table.owner)
+        table.restored = self.tiers.load(request_id, entries, block_ids, table.owner)
         table.fill_unconfirmed = True
         return blocks
 
@@ -302,7 +283,7 @@ class KVCacheManager:
         if not self._pool.num_free:
             block = self._pool.least_recently_used()
             if block.block_hash is not None:
-                self._tiers.keep(_key_of(block), block.owner or SHARED, block.block_id)
+                self.tiers.keep(_key_of(block), block.owner or SHARED, block.block_id)
             self._cache.unpublish(block)
             self._pool.reclaim(block)
             self._num_evicted_total += 1
@@ -312,7 +293,7 @@ class KVCacheManager:
         """Take the table out; a copy and loads that wait for it are called off."""
         self._hashes.pop(request_id, None)
         self._copies.cancel(request_id)
-        self._tiers.cancel(request_id)
+        self.tiers.cancel(request_id)
         return self._tables.pop(request_id)
 
     def _release(self, table: BlockTable) -> None:

@@ -6,12 +6,16 @@ import logging
 import random
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.engine import EngineState
 from engine.kv import disk_worker
+from engine.kv.disk_worker import DiskWorker
 from engine.process.process_engine import ProcessEngine
 from tests.engine_factories import wait_until
 from tests.tiered_engine import Answer, answer_of, ask, load_tiny, tiny_engine, tiny_settings
@@ -67,6 +71,37 @@ def test_what_the_host_held_is_kept_too_and_the_warmest_first(tmp_path: Path) ->
     answer = second_turn(tmp_path, disk_cache_gib=room_gib)
     assert answer.num_disk_tokens == 56
     assert len(block_files(tmp_path)) <= 12
+
+
+def test_while_one_waits_for_a_slow_disk_others_are_answered_and_the_loop_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_turn(tmp_path)
+    may_read = threading.Event()
+    read = DiskWorker._read
+
+    def slow(worker: DiskWorker, *arguments: Any) -> None:
+        assert may_read.wait(10)
+        read(worker, *arguments)
+
+    monkeypatch.setattr(DiskWorker, "_read", slow)
+    with tiny_engine(disk_cache=tmp_path) as engine:
+        assert engine._serving is not None
+        core = engine._serving.core
+        steps: list[float] = []
+        step = core.step
+
+        def counted(*arguments: Any) -> Any:
+            steps.append(time.monotonic())
+            return step(*arguments)
+
+        monkeypatch.setattr(core, "step", counted)
+        old = ask(engine, "old", SECOND)
+        wait_until(lambda: len(steps) > 10)
+        assert steps[10] - steps[0] > 0.08  # ten milliseconds each
+        assert answer_of(ask(engine, "new", FIRST[::-1])).usage.num_output_tokens == 8
+        may_read.set()
+        assert answer_of(old).num_disk_tokens == 56
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "foreign"])

@@ -75,7 +75,7 @@ class _Engine:
         if self.disk is not None and self.rng.random() < 0.9:
             self.disk.work()
         if self.rng.random() < 0.9:
-            self.kv.collect()
+            self.kv.tiers.collect()
         match = self.kv.match_prefix(request_id, token_ids, namespace)
         on_device = _longest_published(self.kv, namespace, token_ids)
         whole = on_device // self.kv.block_size
@@ -117,11 +117,11 @@ class _Engine:
 
     def _move(self) -> None:
         """Sometimes a slot fails; who counted on it begins again."""
-        moves = self.kv.take_moves()
+        moves = self.kv.tiers.take_moves()
         written = [slot for slot, _ in moves.fills] + [slot for _, slot in moves.saves]
         failed = {slot for slot in written if self.rng.random() < 0.02}
         outcome = self.storage.move(moves, failed)
-        self.kv.moved(moves, outcome)
+        self.kv.tiers.moved(moves, outcome)
         for run in self.runs[:]:
             if not outcome.unfilled_block_ids.isdisjoint(self.kv.block_ids(run.request_id)):
                 self._free(run, run.num_computed)
@@ -293,7 +293,7 @@ def test_what_comes_back_from_the_tiers_is_the_kv_of_its_prefix(
     kv = make_kv_manager(num_blocks=num_blocks, block_size=block_size, tiers=tiers)
     engine = _Engine(kv, random.Random(seed), disk if num_on_disk else None)
     _operate(engine, 3000)
-    usage = kv.tier_usage()
+    usage = kv.tiers.usage()
     assert engine.num_restored > 40
     assert usage.num_saved_total > 100
     assert usage.num_host_blocks > 0

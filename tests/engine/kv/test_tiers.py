@@ -22,7 +22,7 @@ def manager(
 
 def host_hashes(kv: KVCacheManager) -> list[bytes]:
     """The most recently used first."""
-    return [entry.key.block_hash for entry in kv._tiers._host.entries()]
+    return [entry.key.block_hash for entry in kv.tiers._host.entries()]
 
 
 def evict_ten(kv: KVCacheManager) -> None:
@@ -36,8 +36,8 @@ def test_evicted_whole_blocks_are_saved_children_first_and_tails_are_not() -> No
     assert cache_tokens(kv, TEN) == (0, 1, 2)
     kv.start("b", [1] * 16)
     kv.extend("b", 16)
-    assert kv.take_moves() == BlockMoves(saves=(Save(1, 0), Save(0, 1)))
-    kv.moved(BlockMoves(saves=(Save(1, 0), Save(0, 1))), MoveOutcome())
+    assert kv.tiers.take_moves() == BlockMoves(saves=(Save(1, 0), Save(0, 1)))
+    kv.tiers.moved(BlockMoves(saves=(Save(1, 0), Save(0, 1))), MoveOutcome())
     hashes = PrefixHashes("model", 4, "")
     assert host_hashes(kv) == [hashes.at(TEN, 0), hashes.at(TEN, 1)]
     kv.check_integrity()
@@ -99,8 +99,8 @@ def test_a_failed_load_is_not_found_again() -> None:
     kv = manager()
     evict_ten(kv)
     kv.start("b", [*TEN, 1, 2])
-    moves = kv.take_moves()
-    kv.moved(moves, MoveOutcome(unfilled_block_ids=frozenset(kv.block_ids("b"))))
+    moves = kv.tiers.take_moves()
+    kv.tiers.moved(moves, MoveOutcome(unfilled_block_ids=frozenset(kv.block_ids("b"))))
     kv.free("b", [*TEN, 1, 2], 8)
     assert kv.match_prefix("c", [*TEN, 1, 2]).num_tokens == 0
     kv.check_integrity()
@@ -111,9 +111,9 @@ def test_a_failed_save_is_not_found() -> None:
     cache_tokens(kv, TEN)
     kv.start("b", [1] * 16)
     kv.extend("b", 16)
-    kv.moved(kv.take_moves(), MoveOutcome(failed_slots=frozenset({1})))
+    kv.tiers.moved(kv.tiers.take_moves(), MoveOutcome(failed_slots=frozenset({1})))
     assert kv.match_prefix("c", TEN).num_tokens == 0  # its first block is missing
-    assert kv.tier_usage().num_host_blocks == 1
+    assert kv.tiers.usage().num_host_blocks == 1
     kv.check_integrity()
 
 
@@ -124,7 +124,7 @@ def test_a_block_that_is_in_a_slot_is_not_saved_twice() -> None:
     kv.start("b", [7] * 16)
     kv.extend("b", 16)
     # Of four evicted blocks two are new there: the third of this text, the first of [1] * 16.
-    assert len(kv.take_moves().saves) == 2
+    assert len(kv.tiers.take_moves().saves) == 2
 
 
 def test_where_all_slots_wait_a_block_is_lost_and_nothing_else() -> None:
@@ -132,7 +132,7 @@ def test_where_all_slots_wait_a_block_is_lost_and_nothing_else() -> None:
     cache_tokens(kv, TEN)
     kv.start("b", [1] * 16)
     kv.extend("b", 16)
-    assert kv.take_moves().saves == (Save(1, 0),)
+    assert kv.tiers.take_moves().saves == (Save(1, 0),)
 
 
 def test_what_leaves_a_slot_goes_to_disk_and_comes_back_through_one() -> None:
@@ -142,13 +142,13 @@ def test_what_leaves_a_slot_goes_to_disk_and_comes_back_through_one() -> None:
     for token in (2, 3):
         cache_tokens(kv, [token] * 16)
     disk.work()
-    kv.collect()
+    kv.tiers.collect()
     assert kv.match_prefix("b", TEN).num_tokens == 0
     kv.fetch("b", [*TEN, 1, 2], "", now_s=0.0)
-    assert kv.is_fetching("b", 0.1)
+    assert kv.tiers.is_fetching("b", 0.1)
     disk.work()
-    kv.collect()
-    assert not kv.is_fetching("b", 0.2)
+    kv.tiers.collect()
+    assert not kv.tiers.is_fetching("b", 0.2)
     assert kv.start("b", [*TEN, 1, 2]) == 8
     assert kv.restored("b") == Restored(0, 2)
     moves = run_moves(kv)
@@ -164,12 +164,12 @@ def test_nobody_waits_for_what_is_not_there_or_longer_than_the_limit() -> None:
     for token in (2, 3):
         cache_tokens(kv, [token] * 16)
     disk.work()
-    kv.collect()
+    kv.tiers.collect()
     kv.fetch("stranger", [8] * 12, "", 0.0)
-    assert not kv.is_fetching("stranger", 0.0)
+    assert not kv.tiers.is_fetching("stranger", 0.0)
     kv.fetch("b", [*TEN, 1], "", 0.0)
-    assert kv.is_fetching("b", 2.9)
-    assert not kv.is_fetching("b", 3.0)
+    assert kv.tiers.is_fetching("b", 2.9)
+    assert not kv.tiers.is_fetching("b", 3.0)
 
 
 def test_forgetting_takes_leaves_and_parents_from_every_tier_but_what_is_shared() -> None:
@@ -180,7 +180,7 @@ def test_forgetting_takes_leaves_and_parents_from_every_tier_but_what_is_shared(
     for token in (2, 3):
         cache_tokens(kv, [token] * 16)
     disk.work()
-    kv.collect()
+    kv.tiers.collect()
     names = {name for name, (key, _) in disk.files.items() if key.token_ids == tuple(TEN[4:8])}
     assert len(names) == 1
     kv.forget_conversations(["anna", ""])
@@ -188,7 +188,7 @@ def test_forgetting_takes_leaves_and_parents_from_every_tier_but_what_is_shared(
     assert not names & disk.files.keys()
     left = {key.token_ids for key, _ in disk.files.values()}
     assert {tuple(TEN[:4]), (5, 5, 5, 5)} <= left | {
-        entry.key.token_ids for entry in kv._tiers._host.entries()
+        entry.key.token_ids for entry in kv.tiers._host.entries()
     }
     kv.check_integrity()
 
@@ -200,12 +200,26 @@ def test_what_is_being_read_when_it_is_forgotten_is_not_used() -> None:
     for token in (1, 2, 3):
         cache_tokens(kv, [token] * 16)
     disk.work()
-    kv.collect()
+    kv.tiers.collect()
     kv.fetch("b", [*TEN, 1, 2], "", 0.0)
     disk.work()  # it has been read, and nobody has looked yet
     kv.forget_conversations(["anna"])
-    kv.collect()
+    kv.tiers.collect()
     assert kv.match_prefix("b", [*TEN, 1, 2]).num_tokens == 0
+    kv.check_integrity()
+
+
+def test_what_is_noted_to_be_spilled_is_forgotten_too() -> None:
+    disk = FakeDisk()
+    kv = manager(num_slots=2, disk=disk)
+    cache_tokens(kv, [7] * 8, conversation="anna")
+    cache_tokens(kv, [1] * 16)  # anna's two blocks are in the slots
+    kv.start("b", [2] * 16)
+    kv.extend("b", 16)  # and must leave them now
+    kv.forget_conversations(["anna"])
+    assert run_moves(kv).spills == ()
+    disk.work()
+    assert disk.files == {}
     kv.check_integrity()
 
 
@@ -237,5 +251,5 @@ def test_without_slots_nothing_is_kept() -> None:
     cache_tokens(kv, TEN)
     kv.start("b", [1] * 16)
     kv.extend("b", 16)
-    assert not kv.take_moves()
+    assert not kv.tiers.take_moves()
     kv.check_integrity()
