@@ -111,6 +111,7 @@ class Admission:
             max_tokens=self._max_tokens(request),
             user=request.user,
             cache_salt=request.cache_salt,
+            conversation=request.conversation,
             arrival_s=now_s,
             deadline_s=now_s + timeout_s,
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from engine.kv.block_moves import NO_MOVES, BlockMoves, Fill, Load, Save
 from engine.request import Request, TokenLogprobs
 
 
@@ -36,6 +37,7 @@ class BlockCopy(NamedTuple):
 class ScheduledBatch:
     requests: tuple[ScheduledRequest, ...]
     block_copies: tuple[BlockCopy, ...] = ()
+    moves: BlockMoves = NO_MOVES  # to run before anything else, even where nobody has work
 
     @property
     def num_tokens(self) -> int:
@@ -62,8 +64,36 @@ class StepResult:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
+class BlockMover(Protocol):
+    """Copies whole blocks between the device and host slots.
+
+    Nothing here waits for the device where it can be avoided. An exception means that nothing of
+    that call can be relied on.
+    """
+
+    @property
+    def num_slots(self) -> int: ...
+
+    @property
+    def block_nbytes(self) -> int: ...
+
+    def save(self, saves: Sequence[Save]) -> None:
+        """The blocks as they are now, whatever is written to them later."""
+
+    def load(self, loads: Sequence[Load]) -> None: ...
+
+    def read_slots(self, slots: Sequence[int]) -> list[bytes]: ...
+
+    def fill_slots(self, fills: Sequence[Fill]) -> None: ...
+
+    def read_blocks(self, block_ids: Sequence[int]) -> list[bytes]: ...
+
+
 class Runner(Protocol):
     """Device work of one step. The only thing EngineCore knows of the model."""
+
+    @property
+    def mover(self) -> BlockMover: ...
 
     def execute(self, batch: ScheduledBatch) -> StepResult:
         """Copy blocks, run the forward pass, sample where asked.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from engine.kv.manager import KVCacheManager, PrefixMatch
+from engine.kv.manager import KVCacheManager
+from engine.kv.matching import PrefixMatch
 from engine.request import Request
 
 

@@ -10,7 +10,7 @@ import logging
 import threading
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,7 @@ class ChatRequest:
     """One answer to ask for.
 
     `owner` is whose transcripts are looked up and kept, `user` who is served (see
-    GenerationRequest). `request_id` None: one is made.
+    GenerationRequest, like `conversation`). `request_id` None: one is made.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -47,6 +47,7 @@ class ChatRequest:
     owner: str
     user: str | None = None
     cache_salt: str = ""
+    conversation: str = ""
     continue_final_message: bool = False
     known_transcripts: tuple[Transcript, ...] = ()
     request_id: str | None = None
@@ -203,10 +204,15 @@ class ChatService:
                 sampling=sampling,
                 user=request.user,
                 cache_salt=request.cache_salt,
+                conversation=request.conversation,
                 timeout_s=request.timeout_s,
             )
         )
         return ChatStream(stream, prepared, partial(self._remember, prepared))
+
+    def forget(self, conversations: Sequence[str]) -> None:
+        """See Engine.forget."""
+        self._engine.forget(conversations)
 
     async def _in_thread(self, owner: str, work: Callable[[], _Result]) -> _Result:
         with self._count_lock:

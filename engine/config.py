@@ -58,7 +58,17 @@ class EngineConfig:
     num_gpu_blocks_override: int | None = setting(
         None, "exact number of KV blocks, instead of a size in bytes"
     )
-    swap_space: float = setting(0.0, "GiB of host memory for evicted blocks; only 0 for now")
+    swap_space: float | None = setting(
+        None,
+        "GiB of host memory for evicted blocks; default: 4 beside a GPU, at most a quarter of what "
+        "is free; 0 on a CPU, or 1 with --disk-cache",
+    )
+    disk_cache: Path | None = setting(
+        None,
+        "directory for blocks evicted from host memory, and for the warmest ones at a clean stop; "
+        "one server at a time uses it; default: none",
+    )
+    disk_cache_gib: float = setting(16.0, "GiB of blocks that --disk-cache may hold")
     enable_prefix_caching: bool = setting(True, "reuse KV of equal token prefixes")
     max_queued_requests: int = setting(256, "waiting requests in all; more are refused with 429")
     max_queued_requests_per_user: int = setting(32, "waiting requests of one known user")
@@ -85,7 +95,7 @@ class EngineConfig:
             self.kv_cache_dtype in {"auto", "none", "int8"},
             f"--kv-cache-dtype {self.kv_cache_dtype} is not there yet: use auto, int8 or none.",
         )
-        _require(self.swap_space == 0, "--swap-space is not there yet: use 0.")
+        self._check_tiers()
         _require(
             self.block_size in {8, 16, 32, 64, 128, 256, 512},
             f"--block-size must be a power of two from 8 to 512, not {self.block_size}.",
@@ -107,6 +117,30 @@ class EngineConfig:
             "--max-num-batched-tokens must be at least --max-num-seqs: every running request "
             "takes one token a step.",
         )
+
+    def _check_tiers(self) -> None:
+        _require(
+            self.swap_space is None or self.swap_space >= 0,
+            f"--swap-space must be at least 0, not {self.swap_space or 0:g}.",
+        )
+        _require(
+            self.disk_cache is None or self.swap_space != 0,
+            "--disk-cache needs host memory, through which its blocks pass: leave --swap-space "
+            "out, or make it larger than 0.",
+        )
+        _require(
+            self.enable_prefix_caching or not (self.swap_space or self.disk_cache),
+            "--swap-space and --disk-cache keep blocks for reuse: do not use them with "
+            "--no-enable-prefix-caching.",
+        )
+        _require(
+            self.disk_cache_gib > 0,
+            f"--disk-cache-gib must be above 0, not {self.disk_cache_gib:g}.",
+        )
+
+    @property
+    def disk_cache_path(self) -> Path | None:
+        return None if self.disk_cache is None else self.disk_cache.expanduser()
 
     @property
     def kv_scheme(self) -> str:
@@ -162,3 +196,4 @@ class ModelInfo:
     num_blocks: int
     attention_backend: str
     generation_defaults: Mapping[str, int | float]  # temperature, top_k, ... from generation_config
+    num_host_slots: int = 0  # blocks in host memory

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from engine.batch import Runner, ScheduledBatch, ScheduledRequest
+from engine.block_keeper import BlockKeeper
 from engine.metrics import Gauges, MetricsRecorder, StepRecord
 from engine.reply import Reply
 from engine.request import FinishReason, Request, RequestOutput, RequestProgress
@@ -34,6 +35,7 @@ class EngineCore:
         metrics: MetricsRecorder,
         eos_token_ids: frozenset[int],
         clock: Callable[[], float] = time.monotonic,
+        keeper: BlockKeeper | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._step_runner = StepRunner(runner)
@@ -41,11 +43,18 @@ class EngineCore:
         self._metrics = metrics
         self._eos_token_ids = eos_token_ids
         self._clock = clock
+        self._keeper = keeper
         self._replies: dict[str, Reply] = {}
+        self._had_nothing_to_do = False  # in the newest step
 
     @property
     def has_work(self) -> bool:
         return bool(self._replies)
+
+    def wait(self, timeout_s: float) -> None:
+        """Return at once, but where all requests wait for the disk: then when it has news."""
+        if self._had_nothing_to_do and self._replies and self._keeper is not None:
+            self._keeper.wait(timeout_s)
 
     def add(self, request: Request) -> None:
         """Queue a request that admission has accepted."""
@@ -53,6 +62,7 @@ class EngineCore:
         self._replies[request.request_id] = Reply(request, detokenizer, self._eos_token_ids)
         request.num_running_at_arrival = self._scheduler.num_running
         self._scheduler.add(request)
+        self._scheduler.fetch(request, self._clock())
         request.num_ahead = self._scheduler.num_ahead(request)
         self._record(self._metrics.request_added, request)
 
@@ -63,6 +73,23 @@ class EngineCore:
 
     def abort_all(self) -> list[RequestOutput]:
         return [self._end(reply, FinishReason.ABORT) for reply in list(self._replies.values())]
+
+    def forget(self, conversations: Collection[str]) -> list[RequestOutput]:
+        """End these conversations' requests, then remove the KV that only they have used."""
+        ended = [
+            self._end(self._replies[request.request_id], FinishReason.ABORT)
+            for request in self._scheduler.of_conversations(conversations)
+        ]
+        self._scheduler.forget_conversations(conversations)
+        return ended
+
+    def close(self, *, keep_warm: bool) -> None:
+        """After the last step; what is worth it is kept on disk first, where there is one."""
+        if self._keeper is None:
+            return
+        if keep_warm:
+            self._keeper.keep(self._scheduler.warm_blocks())
+        self._keeper.close()
 
     def step(
         self, announce: Callable[[Sequence[Request]], None] = lambda started: None
@@ -81,6 +108,12 @@ class EngineCore:
         batch = self._scheduler.schedule(started_s)
         if self._scheduler.started:
             announce(self._scheduler.started)
+        if batch.moves:
+            batch = self._scheduler.moved(batch, self._step_runner.move(batch.moves))
+            started_s = self._clock()  # the budget learns how long computing takes
+        for request in self._scheduler.started:
+            self._record(self._metrics.request_started, request)
+        self._had_nothing_to_do = not batch
         if batch:
             outcome = self._step_runner.run(batch)
             outputs += self._update(batch, outcome, started_s)
@@ -97,6 +130,7 @@ class EngineCore:
             token_budget=scheduler.token_budget,
             pool=scheduler.pool_usage(),
             num_preemptions=scheduler.num_preemptions,
+            tiers=scheduler.tier_usage(),
         )
         return self._metrics.snapshot(self._clock(), gauges)
 
@@ -114,8 +148,6 @@ class EngineCore:
         self._scheduler.start_again(batch, outcome.unfilled_block_ids)
         if not outcome.was_repeated:
             self._scheduler.observe(batch, now_s - started_s)
-        for request in self._scheduler.started:
-            self._record(self._metrics.request_started, request)
         _count_steps(batch)
         updated = [self._update_one(scheduled, outcome, now_s) for scheduled in batch.requests]
         self._record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -70,8 +70,16 @@ class Engine(Protocol):
     def abort(self, request_id: str) -> None:
         """End a request within one step. Unknown or ended ids are ignored."""
 
+    def forget(self, conversations: Sequence[str]) -> None:
+        """End the requests of these conversations, and remove what only they have left behind.
+
+        Returns at once. What is asked of the engine later finds nothing of it, in no memory and on
+        no disk; before the model is loaded, or while it is loaded again, it is done after that.
+        """
+
     def stats(self) -> EngineStats | None:
         """The newest reading; None before the model is loaded."""
 
     def stop(self) -> None:
-        """End every request with ABORT, stop the thread, return when it has ended."""
+        """End every request with ABORT, keep the warmest blocks on disk where there is a cache for
+        them, stop the thread, return when it has ended."""

@@ -16,6 +16,7 @@ from engine.serving import Serving
 logger = logging.getLogger(__name__)
 
 _PUBLISH_INTERVAL_S = 0.1
+_DISK_WAIT_S = 0.01  # how late a new request may be noticed while the others wait for the disk
 _IDLE_WAIT_S = 1.0  # how old a reading may get while there is nothing to do
 _LOAD_FAILED = "The model could not be loaded because of an internal error; the log says more."
 _NOT_STARTED = "This request could not be started because of an internal error."
@@ -29,6 +30,12 @@ class Submit(NamedTuple):
 
 class Abort(NamedTuple):
     request_id: str
+
+
+class Forget(NamedTuple):
+    """See Engine.forget."""
+
+    conversations: tuple[str, ...]
 
 
 class _LoadingStoppedError(HearthError):
@@ -50,17 +57,17 @@ class EngineLoop:
         self._load = load
         self._outlet = outlet
         self._clock = clock
-        self._commands: SimpleQueue[Submit | Abort] = SimpleQueue()
+        self._commands: SimpleQueue[Submit | Abort | Forget] = SimpleQueue()
         self._wake = threading.Event()
         self._is_stopping = False
         self._published_s = float("-inf")
 
-    def post(self, command: Submit | Abort) -> None:
+    def post(self, command: Submit | Abort | Forget) -> None:
         """Hand a command to the loop."""
         self._commands.put(command)
         # An abort never wakes the loop: what could be aborted keeps it awake. So posting one takes
         # no lock, and may be done while garbage is collected, at any point of a thread's work.
-        if isinstance(command, Submit):
+        if not isinstance(command, Abort):
             self._wake.set()
 
     def stop(self) -> None:
@@ -93,8 +100,10 @@ class EngineLoop:
             self._outlet.ready(serving.info)
             while not self._is_stopping:
                 self._turn(serving)
+            self._drain(serving)  # what is to be forgotten must not be kept
             outputs = serving.core.abort_all()
             self._tell(outputs, reading=self._read(serving))
+            serving.core.close(keep_warm=True)
         except DeviceLostError:
             logger.exception("The device has failed for good")
             self._outlet.died(_LOST)
@@ -103,6 +112,8 @@ class EngineLoop:
             self._outlet.died(_DIED)
         else:
             self._outlet.stopped()
+        finally:
+            serving.core.close(keep_warm=False)
 
     def _turn(self, serving: Serving) -> None:
         has_new = self._drain(serving)
@@ -110,6 +121,7 @@ class EngineLoop:
             if has_new:
                 self._tell(reading=self._read(serving))  # waiting work shows even if the step hangs
             self._step(serving)
+            serving.core.wait(_DISK_WAIT_S)
         else:
             self._tell(reading=self._read(serving))
             self._wake.wait(_IDLE_WAIT_S)
@@ -134,6 +146,8 @@ class EngineLoop:
             if isinstance(command, Submit):
                 has_new = True
                 outputs.append(self._add(serving, command.request))
+            elif isinstance(command, Forget):
+                outputs += serving.core.forget(command.conversations)
             else:
                 outputs.append(serving.core.abort(command.request_id))
         self._tell([output for output in outputs if output is not None])
@@ -170,7 +184,7 @@ class EngineLoop:
         if outputs or started or reading is not None:
             self._outlet.news(LoopNews(self._clock(), tuple(outputs or ()), started, reading))
 
-    def _next_command(self) -> Submit | Abort | None:
+    def _next_command(self) -> Submit | Abort | Forget | None:
         try:
             return self._commands.get_nowait()
         except Empty:

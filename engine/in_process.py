@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig, ModelInfo
 from engine.engine import EngineState, EngineStatus
-from engine.engine_loop import Abort, EngineLoop, Submit
+from engine.engine_loop import Abort, EngineLoop, Forget, Submit
 from engine.front_desk import FrontDesk
 from engine.loop_news import LoopNews
 from engine.request import FinishReason, GenerationRequest
@@ -67,6 +67,10 @@ class InProcessEngine:
     def abort(self, request_id: str) -> None:
         """End a request within one step. Unknown or ended ids are ignored."""
         self._loop.post(Abort(request_id))
+
+    def forget(self, conversations: Sequence[str]) -> None:
+        """End these conversations' requests, and remove what only they have left behind."""
+        self._loop.post(Forget(tuple(conversations)))
 
     def stats(self) -> EngineStats | None:
         """The newest reading; None before the model is loaded."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from engine.batch import ScheduledBatch
 from engine.histogram import Histogram, RecentRate, RecentSamples, one_two_five
 from engine.kv.manager import PoolUsage
+from engine.kv.tiers import TierUsage
 from engine.request import FinishReason, Request
 from engine.stats import EngineStats
 
@@ -59,6 +60,7 @@ class Gauges(NamedTuple):
     token_budget: int
     pool: PoolUsage
     num_preemptions: int
+    tiers: TierUsage
 
 
 class MetricsRecorder:
@@ -91,6 +93,8 @@ class MetricsRecorder:
         self._num_requests = 0
         self._num_prompt_tokens = 0
         self._num_cached_tokens = 0
+        self._num_host_tokens = 0
+        self._num_disk_tokens = 0
         self._num_output_tokens = 0
         self._num_finished = Counter({reason.value: 0 for reason in FinishReason})
 
@@ -103,6 +107,8 @@ class MetricsRecorder:
             return
         self._num_prompt_tokens += request.num_prompt_tokens
         self._num_cached_tokens += request.num_cached_tokens
+        self._num_host_tokens += request.num_host_tokens
+        self._num_disk_tokens += request.num_disk_tokens
         queued_s = request.first_scheduled_s - request.arrival_s
         self._queue.add(queued_s)
         self._histograms["request_queue_time_seconds"].add(queued_s)
@@ -141,7 +147,7 @@ class MetricsRecorder:
 
     def snapshot(self, now_s: float, gauges: Gauges) -> EngineStats:
         step = self._last_step
-        pool = gauges.pool
+        pool, tiers = gauges.pool, gauges.tiers
         return EngineStats(
             time_s=now_s,
             num_running=gauges.num_running,
@@ -159,8 +165,17 @@ class MetricsRecorder:
             num_blocks_cached=pool.num_cached,
             num_blocks_free=pool.num_free,
             num_evicted_blocks_total=pool.num_evicted_total,
+            num_host_slots=tiers.num_host_slots,
+            num_host_blocks=tiers.num_host_blocks,
+            num_disk_blocks=tiers.num_disk_blocks,
+            disk_bytes=tiers.disk_bytes,
+            max_disk_bytes=tiers.max_disk_bytes,
+            num_saved_blocks_total=tiers.num_saved_total,
+            num_restored_blocks_total=tiers.num_restored_total,
             num_prompt_tokens_total=self._num_prompt_tokens,
             num_cached_tokens_total=self._num_cached_tokens,
+            num_host_tokens_total=self._num_host_tokens,
+            num_disk_tokens_total=self._num_disk_tokens,
             num_output_tokens_total=self._num_output_tokens,
             num_preemptions_total=gauges.num_preemptions,
             num_requests_total=self._num_requests,

@@ -138,6 +138,8 @@ class Reply:
             num_decode_steps=num_steps,
             mean_step_requests=request.num_decode_step_requests / num_steps if num_steps else None,
             num_recomputed_tokens=request.num_recomputed_tokens,
+            num_host_tokens=request.num_host_tokens,
+            num_disk_tokens=request.num_disk_tokens,
         )
 
 

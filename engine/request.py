@@ -28,7 +28,7 @@ class GenerationRequest:
 
     `user` is who is served, for fairness and bounds (None: nobody known). `cache_salt` separates
     prefix reuse: requests with different salts never share blocks. `timeout_s` bounds the time from
-    submission to the end.
+    submission to the end. `conversation` names what the request belongs to, see Engine.forget.
     """
 
     request_id: str
@@ -37,6 +37,7 @@ class GenerationRequest:
     user: str | None = None
     cache_salt: str = ""
     timeout_s: float | None = None
+    conversation: str = ""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -59,12 +60,15 @@ class Request:
     cache_salt: str
     arrival_s: float
     deadline_s: float | None  # absolute, on the same clock as arrival_s
+    conversation: str = ""
     rope_regime: str = ""  # which of a model's rope tables its KV is computed with
     status: RequestStatus = RequestStatus.WAITING
     output_token_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(init=False)  # prompt and output in one list; read only
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # prompt tokens taken from the cache when it first started
+    num_host_tokens: int = 0  # of those, brought back from host memory
+    num_disk_tokens: int = 0  # and from disk
     num_preemptions: int = 0
     num_recomputed_tokens: int = 0  # when it crossed into another rope regime
     first_scheduled_s: float | None = None
@@ -139,6 +143,8 @@ class RequestTrace(NamedTuple):
     num_decode_steps: int
     mean_step_requests: float | None  # requests in its decode steps, itself included
     num_recomputed_tokens: int = 0  # when the sequence outgrew its rotary table
+    num_host_tokens: int = 0  # of its cached tokens, those brought back from host memory
+    num_disk_tokens: int = 0  # and from disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

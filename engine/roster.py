@@ -69,7 +69,9 @@ class Roster:
 
     def start(self, request: Request, now_s: float) -> bool:
         """Give a waiting request a block table; False when no block is free for it."""
-        num_cached = self._kv.start(request.request_id, request.token_ids, request.kv_namespace)
+        num_cached = self._kv.start(
+            request.request_id, request.token_ids, request.kv_namespace, request.conversation
+        )
         if num_cached is None:
             return False
         self.queue.take(request)
@@ -79,6 +81,9 @@ class Roster:
         if request.first_scheduled_s is None:
             request.first_scheduled_s = now_s
             request.num_cached_tokens = num_cached
+            restored = self._kv.restored(request.request_id)
+            request.num_host_tokens = restored.num_host_blocks * self._kv.block_size
+            request.num_disk_tokens = restored.num_disk_blocks * self._kv.block_size
             self.started.append(request)
         return True
 
@@ -97,6 +102,14 @@ class Roster:
             regime = self._rope.regime(request.num_tokens)
             if request.rope_regime != regime:
                 self._cross(request, regime)
+
+    def take_back(self, request: Request) -> None:
+        """Like preempt, for one whose cached tokens have turned out not to be there."""
+        self.preempt(request)
+        request.num_cached_tokens = request.num_host_tokens = request.num_disk_tokens = 0
+
+    def of_conversations(self, conversations: Collection[str]) -> list[Request]:
+        return [item for item in self._requests.values() if item.conversation in conversations]
 
     def finish(self, request: Request, reason: FinishReason, num_valid: int) -> None:
         """End a request; KV of its first `num_valid` positions stays in the cache."""
@@ -155,7 +168,9 @@ class Roster:
         # First the old blocks: the pool need not hold a sequence twice.
         self._kv.free(request.request_id, request.token_ids, num_computed)
         request.rope_regime = regime
-        num_cached = self._kv.start(request.request_id, request.token_ids, request.kv_namespace)
+        num_cached = self._kv.start(
+            request.request_id, request.token_ids, request.kv_namespace, request.conversation
+        )
         request.num_recomputed_tokens += max(0, num_computed - (num_cached or 0))
         if num_cached is None:  # all its blocks are others' too, and none is free
             self._put_back(request)

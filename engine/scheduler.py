@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from engine.batch import BlockCopy, ScheduledBatch, ScheduledRequest
 from engine.block_room import BlockRoom
+from engine.kv.block_moves import MoveOutcome
 from engine.kv.hashing import BlockHash
 from engine.kv.manager import KVCacheManager, PoolUsage
+from engine.kv.tiers import TierUsage, WarmBlock
 from engine.request import FinishReason, Request, RequestProgress, RequestStatus
 from engine.rope_regimes import ONE_TABLE, RopeRegimes
 from engine.roster import Roster
@@ -75,11 +78,18 @@ class Scheduler:
     def pool_usage(self) -> PoolUsage:
         return self._kv.usage()
 
+    def tier_usage(self) -> TierUsage:
+        return self._kv.tiers.usage()
+
     def progress(self) -> dict[str, RequestProgress]:
         return self._roster.progress()
 
     def add(self, request: Request) -> None:
         self._roster.add(request)
+
+    def fetch(self, request: Request, now_s: float) -> None:
+        """Begin to read from disk what a waiting request can use."""
+        self._kv.fetch(request.request_id, request.token_ids, request.kv_namespace, now_s)
 
     def num_ahead(self, request: Request) -> int:
         """Waiting requests that get a slot before this one."""
@@ -90,15 +100,33 @@ class Scheduler:
         return self._roster.expired(now_s)
 
     def schedule(self, now_s: float) -> ScheduledBatch:
-        """Plan the next step. Empty only where nobody has work."""
+        """Plan the next step. Empty only where nobody has work that need not wait for the disk."""
         self._roster.started.clear()
         self._roster.cross_regimes()
+        self._kv.tiers.collect()
         plan = StepPlan()
         self._plan_decodes(plan)
         self._plan_prompts(plan, now_s)
         if not plan and self.num_running:
             self._plan_oldest(plan)
         return self._batch_of(plan)
+
+    def moved(self, batch: ScheduledBatch, outcome: MoveOutcome) -> ScheduledBatch:
+        """The batch's moves have run; returns it without the requests that did not get theirs.
+
+        Those begin again. What could not be loaded is not found any more, so they compute it.
+        """
+        self._kv.tiers.moved(batch.moves, outcome)
+        unfilled = outcome.unfilled_block_ids
+        lost = [
+            request
+            for request in self._roster.running()
+            if not unfilled.isdisjoint(self._kv.block_ids(request.request_id))
+        ]
+        for request in lost:
+            self._roster.take_back(request)
+        able = tuple(item for item in batch.requests if item.request not in lost)
+        return replace(batch, requests=able)
 
     def advance(self, batch: ScheduledBatch, failed: Container[str] = ()) -> None:
         """The step has run: its positions hold KV now, except those of failed requests."""
@@ -135,6 +163,18 @@ class Scheduler:
         """End a request whose KV cannot be trusted: nothing of it stays."""
         self._roster.discard(request, reason)
 
+    def of_conversations(self, conversations: Collection[str]) -> list[Request]:
+        """Live requests that belong to these."""
+        return self._roster.of_conversations(conversations)
+
+    def forget_conversations(self, conversations: Collection[str]) -> None:
+        """Remove the KV that only these have used, but none that is in use."""
+        self._kv.forget_conversations(conversations)
+
+    def warm_blocks(self) -> Iterator[WarmBlock]:
+        """What to keep when the engine stops, most worth it first."""
+        return self._kv.warm_blocks()
+
     def check_integrity(self) -> None:
         """Raises AssertionError with what is wrong."""
         self._kv.check_integrity()
@@ -154,7 +194,7 @@ class Scheduler:
                 self._preempt(self._roster.memory_victim(), plan)
 
     def _plan_prompts(self, plan: StepPlan, now_s: float) -> None:
-        starting = self._startable(plan)
+        starting = self._startable(plan, now_s)
         prefilling = [
             PromptWork(request, request.num_computed_tokens)
             for request in self._roster.running()
@@ -167,10 +207,11 @@ class Scheduler:
         for index, (item, share) in enumerate(zip(work, shares, strict=True)):
             self._plan_chunk(plan, item, share, now_s, is_head=index == 0)
 
-    def _startable(self, plan: StepPlan) -> list[PromptWork]:
+    def _startable(self, plan: StepPlan, now_s: float) -> list[PromptWork]:
         """Waiting requests that get a slot in this step, in fair order.
 
-        One whose next block is being computed by another in this step waits for that.
+        One whose next block is being computed by another in this step waits for that, one whose
+        blocks are being read from disk for those.
         """
         if not self.num_waiting:
             return []
@@ -179,6 +220,8 @@ class Scheduler:
         room = BlockRoom(self._kv, self._roster.running())
         found: list[PromptWork] = []
         for request in self._roster.waiting()[: 2 * self._max_num_seqs]:
+            if self._kv.tiers.is_fetching(request.request_id, now_s):
+                continue
             has_slot = self.num_running + len(found) < self._max_num_seqs
             chosen = [item.request for item in found]
             victim = None if has_slot else self._roster.slot_victim(request, chosen)
@@ -221,8 +264,9 @@ class Scheduler:
         plan.add(request, num_tokens)
 
     def _batch_of(self, plan: StepPlan) -> ScheduledBatch:
+        moves = self._kv.tiers.take_moves()
         if not plan:
-            return ScheduledBatch(())
+            return ScheduledBatch((), moves=moves)
         requests = tuple(
             ScheduledRequest(
                 request=chunk.request,
@@ -234,7 +278,7 @@ class Scheduler:
             for chunk in plan.chunks()
         )
         copies = tuple(BlockCopy(*copy) for copy in self._kv.take_copies())
-        return ScheduledBatch(requests, copies)
+        return ScheduledBatch(requests, copies, moves)
 
     # --- parts of the above
 

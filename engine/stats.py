@@ -46,9 +46,19 @@ class EngineStats:
     num_blocks_cached: int  # kept for reuse, nobody runs on them
     num_blocks_free: int
     num_evicted_blocks_total: int
+    # below it
+    num_host_slots: int  # blocks that fit the host's memory
+    num_host_blocks: int
+    num_disk_blocks: int
+    disk_bytes: int  # what the disk cache takes up
+    max_disk_bytes: int
+    num_saved_blocks_total: int  # from the device to the host
+    num_restored_blocks_total: int  # and back
     # counters since the start
     num_prompt_tokens_total: int  # of started requests
     num_cached_tokens_total: int  # of those, taken from the cache
+    num_host_tokens_total: int  # of the cached ones, brought back from host memory
+    num_disk_tokens_total: int  # and from disk
     num_output_tokens_total: int
     num_preemptions_total: int
     num_requests_total: int  # submitted and accepted

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from engine.batch import BlockCopy, Runner, SampledToken, ScheduledBatch, ScheduledRequest
 from engine.errors import DeviceLostError
+from engine.kv.block_moves import BlockMoves, MoveOutcome
+
+_Move = TypeVar("_Move")
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,29 @@ class StepRunner:
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+
+    def move(self, moves: BlockMoves) -> MoveOutcome:
+        """Move blocks, each kind once and in order: what fails is not done.
+
+        Saves are never repeated, since the step that follows writes their blocks. Loads may be.
+        """
+        mover = self._runner.mover
+        payloads: dict[int, bytes] = {}
+        failed_slots: set[int] = set()
+
+        def spill(slots: Sequence[int]) -> None:
+            payloads.update(zip(slots, mover.read_slots(slots), strict=True))
+
+        self._try_moves(spill, [spill.slot for spill in moves.spills])
+        if not self._try_moves(mover.fill_slots, moves.fills):
+            failed_slots.update(fill.slot for fill in moves.fills)
+        if not self._try_moves(mover.save, moves.saves):
+            failed_slots.update(save.slot for save in moves.saves)
+        loads = [load for load in moves.loads if load.slot not in failed_slots]
+        if not self._try_moves(mover.load, loads) and not self._try_moves(mover.load, loads):
+            loads = []
+        unfilled = {load.block_id for load in set(moves.loads).difference(loads)}
+        return MoveOutcome(payloads, frozenset(failed_slots), frozenset(unfilled))
 
     def run(self, batch: ScheduledBatch) -> StepOutcome:
         unfilled = self._copy(batch.block_copies)
@@ -82,6 +108,16 @@ class StepRunner:
             self._runner.execute(ScheduledBatch((), copies))
         except Exception:
             logger.exception("Copying %d KV blocks failed", len(copies))
+            self._check_device()
+            return False
+        return True
+
+    def _try_moves(self, move: Callable[[Sequence[_Move]], None], items: Sequence[_Move]) -> bool:
+        try:
+            if items:
+                move(items)
+        except Exception:
+            logger.exception("Moving %d KV blocks between the memories failed", len(items))
             self._check_device()
             return False
         return True

@@ -14,7 +14,9 @@ from engine.config import EngineConfig
 from engine.core import EngineCore
 from engine.engine import Engine, EngineState, RequestStream
 from engine.in_process import InProcessEngine
+from engine.kv.disk_tier import DiskTier
 from engine.kv.manager import KVCacheManager
+from engine.kv.tiers import Tiers
 from engine.metrics import MetricsRecorder
 from engine.request import FinishReason, GenerationRequest, Request, RequestOutput
 from engine.rope_regimes import RopeRegimes
@@ -33,6 +35,7 @@ def make_generation_request(
     user: str | None = None,
     timeout_s: float | None = None,
     cache_salt: str = "",
+    conversation: str = "",
     **sampling: Any,
 ) -> GenerationRequest:
     return GenerationRequest(
@@ -42,6 +45,7 @@ def make_generation_request(
         user=user,
         timeout_s=timeout_s,
         cache_salt=cache_salt,
+        conversation=conversation,
     )
 
 
@@ -52,6 +56,7 @@ def make_request(
     max_tokens: int = 4,
     user: str | None = None,
     cache_salt: str = "",
+    conversation: str = "",
     arrival_s: float = 0.0,
     deadline_s: float | None = None,
     **sampling: Any,
@@ -63,6 +68,7 @@ def make_request(
         max_tokens=max_tokens,
         user=user,
         cache_salt=cache_salt,
+        conversation=conversation,
         arrival_s=arrival_s,
         deadline_s=deadline_s,
     )
@@ -122,15 +128,21 @@ class CoreDriver:
         original_max_len: int | None = None,
         eos_token_ids: frozenset[int] = frozenset(),
         metrics: MetricsRecorder | None = None,
+        num_host_slots: int = 0,
+        disk: DiskTier | None = None,
     ) -> None:
-        self.kv = make_kv_manager(num_blocks=num_blocks, block_size=block_size)
+        self.kv = make_kv_manager(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            tiers=Tiers(num_host_slots, disk, num_host_slots),
+        )
         self.scheduler = make_scheduler(
             kv=self.kv,
             prompt_tokens=prompt_tokens,
             max_num_seqs=max_num_seqs,
             original_max_len=original_max_len,
         )
-        self.runner = FakeRunner(block_size, RopeRegimes(original_max_len))
+        self.runner = FakeRunner(block_size, RopeRegimes(original_max_len), num_host_slots)
         self.clock = FakeClock()
         self.core = EngineCore(
             scheduler=self.scheduler,
@@ -198,11 +210,12 @@ def make_engine(
     load: Callable[..., Any] | None = None,
     num_blocks: int = 64,
     max_model_len: int = 256,
+    num_host_slots: int = 0,
     **config: Any,
 ) -> InProcessEngine:
     """An engine on a FakeRunner with blocks of 8 tokens, not started yet."""
     loaded = SimpleNamespace(
-        runner=runner or FakeRunner(8),
+        runner=runner or FakeRunner(8, num_host_slots=num_host_slots),
         info=make_model_info(
             block_size=8,
             num_blocks=num_blocks,

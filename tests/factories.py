@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.config import ModelInfo
+from engine.kv.block_moves import BlockMoves, MoveOutcome
 from engine.kv.manager import KVCacheManager
+from engine.kv.tiers import Tiers
 from engine.stats import EngineStats
 from engine.telemetry.snapshot import HostSnapshot, MonitorSample
 
@@ -18,32 +20,47 @@ def make_kv_manager(
     block_size: int = 4,
     identity: str = "model",
     enable_prefix_caching: bool = True,
+    tiers: Tiers | None = None,
 ) -> KVCacheManager:
     return KVCacheManager(
         num_blocks=num_blocks,
         block_size=block_size,
         identity=identity,
         enable_prefix_caching=enable_prefix_caching,
+        tiers=tiers,
     )
 
 
+def run_moves(kv: KVCacheManager) -> BlockMoves:
+    """What the step's beginning does: move what is noted."""
+    moves = kv.tiers.take_moves()
+    payloads = {spill.slot: b"" for spill in moves.spills}
+    kv.tiers.moved(moves, MoveOutcome(payloads))
+    return moves
+
+
 def compute_tokens(
-    kv: KVCacheManager, request_id: str, token_ids: Sequence[int], namespace: str = ""
+    kv: KVCacheManager,
+    request_id: str,
+    token_ids: Sequence[int],
+    namespace: str = "",
+    conversation: str = "",
 ) -> int:
     """Start a request and run the step that computes all its tokens; returns what was cached."""
-    num_cached = kv.start(request_id, token_ids, namespace)
+    num_cached = kv.start(request_id, token_ids, namespace, conversation)
     assert num_cached is not None
     assert kv.extend(request_id, len(token_ids))
     kv.take_copies()
+    run_moves(kv)
     kv.commit(request_id, token_ids, len(token_ids))
     return num_cached
 
 
 def cache_tokens(
-    kv: KVCacheManager, token_ids: Sequence[int], namespace: str = ""
+    kv: KVCacheManager, token_ids: Sequence[int], namespace: str = "", conversation: str = ""
 ) -> tuple[int, ...]:
     """Compute tokens and leave them in the cache; returns the ids of the blocks they are in."""
-    compute_tokens(kv, "cached", token_ids, namespace)
+    compute_tokens(kv, "cached", token_ids, namespace, conversation)
     block_ids = kv.block_ids("cached")
     kv.free("cached", token_ids, len(token_ids))
     return block_ids

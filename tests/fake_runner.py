@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from engine.batch import SampledToken, ScheduledBatch, ScheduledRequest, StepResult
+from engine.kv.block_moves import Fill, Load, Save
 from engine.rope_regimes import LONG, ONE_TABLE, RopeRegimes
+
+
+class FakeMover:
+    """Host slots for a FakeRunner's blocks; `fault` may raise before a kind of move runs."""
+
+    def __init__(self, slots: dict[tuple[int, int], int], block_size: int, num_slots: int) -> None:
+        self.num_slots = num_slots
+        self.block_nbytes = 8 * block_size
+        self.fault: Callable[[str], None] = lambda kind: None
+        self.contents: dict[int, bytes] = {}
+        self.calls: list[tuple[str, int]] = []  # kind, number of blocks
+        self._slots = slots
+        self._block_size = block_size
+
+    def save(self, saves: Sequence[Save]) -> None:
+        self._begin("save", len(saves))
+        for block_id, slot in saves:
+            self.contents[slot] = self._packed(block_id)
+
+    def load(self, loads: Sequence[Load]) -> None:
+        self._begin("load", len(loads))
+        for slot, block_id in loads:
+            values = array("q", self.contents[slot])
+            for offset, value in enumerate(values):
+                self._slots[block_id, offset] = value
+
+    def read_slots(self, slots: Sequence[int]) -> list[bytes]:
+        self._begin("spill", len(slots))
+        return [self.contents[slot] for slot in slots]
+
+    def fill_slots(self, fills: Sequence[Fill]) -> None:
+        self._begin("fill", len(fills))
+        for slot, payload in fills:
+            self.contents[slot] = payload
+
+    def read_blocks(self, block_ids: Sequence[int]) -> list[bytes]:
+        self._begin("read", len(block_ids))
+        return [self._packed(block_id) for block_id in block_ids]
+
+    def _packed(self, block_id: int) -> bytes:
+        offsets = range(self._block_size)
+        return array("q", [self._slots[block_id, offset] for offset in offsets]).tobytes()
+
+    def _begin(self, kind: str, num_blocks: int) -> None:
+        self.fault(kind)
+        self.calls.append((kind, num_blocks))
 
 
 class FakeRunner:
@@ -20,10 +68,13 @@ class FakeRunner:
 
     vocab_size = 256
 
-    def __init__(self, block_size: int, rope: RopeRegimes = ONE_TABLE) -> None:
+    def __init__(
+        self, block_size: int, rope: RopeRegimes = ONE_TABLE, num_host_slots: int = 0
+    ) -> None:
         self._block_size = block_size
         self._rope = rope
         self._slots: dict[tuple[int, int], int] = {}
+        self.mover = FakeMover(self._slots, block_size, num_host_slots)
         self.fault: Callable[[ScheduledBatch], None] = lambda batch: None
         self.forced: dict[str, Sequence[int]] = {}
         self.wrong_numbers: set[str] = set()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+import pickle
+from collections.abc import AsyncIterator, Container, Iterable, Sequence
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from engine.chat import ChatRequest, PreparedChat
 from engine.config import ModelInfo
 from engine.engine import EngineState, EngineStatus, RequestStream
 from engine.errors import EngineNotReadyError
+from engine.kv.block_moves import BlockMoves, MoveOutcome
 from engine.kv.tail_copies import TailCopy
 from engine.request import (
     FinishReason,
@@ -37,6 +39,25 @@ class FakeKVStorage:
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
         self._slots: dict[tuple[int, int], int] = {}
+        self._host: dict[int, list[int | None]] = {}
+
+    def move(self, moves: BlockMoves, failed_slots: Container[int] = ()) -> MoveOutcome:
+        """Slots that fail hold nothing of use afterwards, and loads from them do not happen."""
+        payloads = {slot: pickle.dumps(self._host[slot]) for slot, _, _ in moves.spills}
+        for slot, payload in moves.fills:
+            self._host[slot] = pickle.loads(payload)
+        for block_id, slot in moves.saves:
+            offsets = range(self._block_size)
+            self._host[slot] = [self._slots.get((block_id, offset)) for offset in offsets]
+        for slot in [slot for slot in self._host if slot in failed_slots]:
+            self._host[slot] = [None] * self._block_size
+        for slot, block_id in moves.loads:
+            for offset, value in enumerate(self._host[slot]):
+                self._slots[block_id, offset] = -1 if value is None else value
+        written = {slot for slot, _ in moves.fills} | {slot for _, slot in moves.saves}
+        failed = frozenset(slot for slot in written if slot in failed_slots)
+        unfilled = frozenset(load.block_id for load in moves.loads if load.slot in failed)
+        return MoveOutcome(payloads, failed, unfilled)
 
     def copy(self, copies: Iterable[TailCopy]) -> None:
         for copy in copies:
@@ -80,6 +101,7 @@ class IdleEngine:
         self.reading = stats
         self.info = info
         self.is_started = False
+        self.forgotten: list[str] = []
 
     def start(self) -> None:
         self.is_started = True
@@ -103,6 +125,9 @@ class IdleEngine:
 
     def abort(self, request_id: str) -> None:
         pass
+
+    def forget(self, conversations: Sequence[str]) -> None:
+        self.forgotten += conversations
 
 
 class FakeNvml:

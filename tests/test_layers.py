@@ -25,10 +25,10 @@ MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
     "stats": ("stats", "histogram", "metrics"),
     "telemetry": ("telemetry",),
     "planner": ("planner",),
-    "core": ("core", "reply", "step_runner"),
+    "core": ("core", "reply", "step_runner", "block_keeper"),
     "engine": (
         *("engine", "engine_loop", "loop_news", "front_desk", "in_process", "process", "serving"),
-        *("stream", "build", "chat"),
+        *("stream", "build", "chat", "disk_cache"),
     ),
 }
 LAYER_OF_MODULE = {name: layer for layer, names in MODULES_OF_LAYER.items() for name in names}
@@ -49,7 +49,10 @@ LAYERS_BELOW: Mapping[str, set[str]] = {
     "app": {"facade", "ui"},
 }
 HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
-    "torch": ("engine/model/", "engine/attention/", "engine/kv/schemes.py", "engine/kv/storage.py"),
+    "torch": (
+        *("engine/model/", "engine/attention/"),
+        *("engine/kv/schemes.py", "engine/kv/storage.py", "engine/kv/host_storage.py"),
+    ),
     "transformers": ("engine/model/", "engine/text/"),
     "huggingface_hub": ("engine/model/",),
     "numba": ("engine/model/", "engine/attention/"),

@@ -96,7 +96,18 @@ def test_truth_in_a_variable(text: str, value: bool) -> None:
             ["--kv-cache-dtype", "fp8"],
             "--kv-cache-dtype fp8 is not there yet: use auto, int8 or none.",
         ),
-        (["--swap-space", "4"], "--swap-space is not there yet: use 0."),
+        (["--swap-space", "-1"], "--swap-space must be at least 0, not -1."),
+        (
+            ["--swap-space", "0", "--disk-cache", "/c"],
+            "--disk-cache needs host memory, through which its blocks pass: leave --swap-space "
+            "out, or make it larger than 0.",
+        ),
+        (
+            ["--swap-space", "1", "--no-enable-prefix-caching"],
+            "--swap-space and --disk-cache keep blocks for reuse: do not use them with "
+            "--no-enable-prefix-caching.",
+        ),
+        (["--disk-cache-gib", "0"], "--disk-cache-gib must be above 0, not 0."),
         (["--port", "70000"], "--port must be from 0 (any free one) to 65535, not 70000."),
         (["--api-key", " "], "--api-key must be non-empty ASCII text."),
         (["--keep-alive-interval-s", "0"], "--keep-alive-interval-s must be above 0, not 0."),

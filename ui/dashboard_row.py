@@ -46,6 +46,11 @@ class DashboardRow:
     num_blocks_cached: int | None = None
     num_blocks_free: int | None = None
     num_evicted_blocks_total: int | None = None
+    num_host_tokens_total: int | None = None
+    num_disk_tokens_total: int | None = None
+    num_host_blocks: int | None = None  # None: there is no such tier
+    num_disk_blocks: int | None = None
+    disk_bytes: int | None = None
     recent_hit_pct: float | None = None
     total_hit_pct: float | None = None
     # latency
@@ -139,6 +144,11 @@ def _with_engine(
         num_blocks_cached=stats.num_blocks_cached,
         num_blocks_free=stats.num_blocks_free,
         num_evicted_blocks_total=stats.num_evicted_blocks_total,
+        num_host_tokens_total=stats.num_host_tokens_total,
+        num_disk_tokens_total=stats.num_disk_tokens_total,
+        num_host_blocks=stats.num_host_blocks if stats.num_host_slots else None,
+        num_disk_blocks=stats.num_disk_blocks if stats.max_disk_bytes else None,
+        disk_bytes=stats.disk_bytes if stats.max_disk_bytes else None,
         recent_hit_pct=_hit_pct(stats, earlier),
         total_hit_pct=_hit_pct(stats, None),
         ttft_p50_s=_p50(stats.ttft),

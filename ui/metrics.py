@@ -42,6 +42,11 @@ _GAUGES = (
         "kv_blocks_cached", "KV blocks kept for reuse by nobody.", lambda s: s.num_blocks_cached
     ),
     _Reading("kv_blocks_free", "KV blocks that hold nothing.", lambda s: s.num_blocks_free),
+    _Reading("host_kv_blocks", "Evicted KV blocks in host memory.", lambda s: s.num_host_blocks),
+    _Reading("host_kv_slots", "KV blocks that fit host memory.", lambda s: s.num_host_slots),
+    _Reading("disk_kv_blocks", "KV blocks in the disk cache.", lambda s: s.num_disk_blocks),
+    _Reading("disk_kv_bytes", "What the disk cache takes up.", lambda s: s.disk_bytes),
+    _Reading("disk_kv_max_bytes", "What it may take up.", lambda s: s.max_disk_bytes),
     _Reading("step_duration_seconds", "Duration of the last step.", lambda s: s.step_duration_s),
 )
 _COUNTERS = (
@@ -63,6 +68,16 @@ _COUNTERS = (
         "num_preemptions", "Requests sent back to the queue.", lambda s: s.num_preemptions_total
     ),
     _Reading("evicted_blocks", "Cached blocks given up.", lambda s: s.num_evicted_blocks_total),
+    _Reading(
+        "saved_blocks",
+        "Evicted blocks moved to host memory.",
+        lambda s: s.num_saved_blocks_total,
+    ),
+    _Reading(
+        "restored_blocks",
+        "Blocks moved back from host memory.",
+        lambda s: s.num_restored_blocks_total,
+    ),
     _Reading("requests", "Requests accepted.", lambda s: s.num_requests_total),
     _Reading("requests_refused", "Requests refused.", lambda s: s.num_requests_refused_total),
     _Reading("steps", "Engine steps.", lambda s: s.num_steps_total),
@@ -126,6 +141,7 @@ def _metrics_of(stats: EngineStats, labels: Mapping[str, str]) -> Iterator[Metri
         counter = CounterMetricFamily(_PREFIX + reading.name, reading.help, labels=names)
         counter.add_metric(values, reading.read(stats) or 0)
         yield counter
+    yield _cached_tokens_of(stats, labels)
     finished = CounterMetricFamily(
         _PREFIX + "request_success",
         "Requests that ended, by reason.",
@@ -136,6 +152,20 @@ def _metrics_of(stats: EngineStats, labels: Mapping[str, str]) -> Iterator[Metri
     yield finished
     for name, snapshot in stats.histograms.items():
         yield _histogram_of(name, snapshot, labels)
+
+
+def _cached_tokens_of(stats: EngineStats, labels: Mapping[str, str]) -> Metric:
+    """SGLang's name and label."""
+    cached = CounterMetricFamily(
+        _PREFIX + "cached_tokens",
+        "Prompt tokens that were not computed, by where their KV was.",
+        labels=[*labels, "cache_source"],
+    )
+    host, disk = stats.num_host_tokens_total, stats.num_disk_tokens_total
+    device = stats.num_cached_tokens_total - host - disk
+    for source, count in (("device", device), ("host", host), ("disk", disk)):
+        cached.add_metric([*labels.values(), source], count)
+    return cached
 
 
 def _histogram_of(name: str, snapshot: HistogramSnapshot, labels: Mapping[str, str]) -> Metric:

@@ -32,12 +32,16 @@ class PrefixNode:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Block(PrefixNode):
-    """`token_ids` are those of the computed slots, `parent` what they follow, while published."""
+    """`token_ids` are those of the computed slots, `parent` what they follow, while published.
+
+    `owner`: whose it is, see owners.py; None before it is published.
+    """
 
     block_id: int
     ref_count: int = 0
     token_ids: tuple[int, ...] = ()
     parent: PrefixNode | None = field(default=None, repr=False)
+    owner: str | None = None
 
     @property
     def is_published(self) -> bool:
@@ -72,7 +76,7 @@ class BlockPool:
         if not self._free:
             raise OutOfBlocksError("No KV block is free: evict a cached one first.")
         block = self._free.popleft()
-        block.ref_count = 1
+        block.ref_count, block.owner = 1, None
         return block
 
     def acquire(self, block: Block) -> None:
@@ -95,6 +99,10 @@ class BlockPool:
     def least_recently_used(self) -> Block:
         """The cached block to evict next; always a leaf, because children are older."""
         return next(iter(self._cached.values()))
+
+    def cached(self) -> list[Block]:
+        """The most recently used first: parents before their children."""
+        return list(reversed(self._cached.values()))
 
     def reclaim(self, block: Block) -> None:
         """From cached to free, once it is not published any more."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from engine.kv.block_pool import Block
 from engine.kv.hashing import PrefixHashes
+from engine.kv.owners import SHARED
+from engine.kv.tiers import NOTHING_RESTORED, Restored
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -24,7 +26,9 @@ class BlockTable:
     blocks: list[Block] = field(default_factory=list)
     num_whole: int = 0  # leading blocks that commit is done with
     published_ids: set[int] = field(default_factory=set)  # blocks that this request published
-    copy_unconfirmed: bool = False  # the block after the whole ones waits for a copy into it
+    fill_unconfirmed: bool = False  # blocks after the whole ones wait for a copy or for loads
+    owner: str = SHARED  # of what this table publishes
+    restored: Restored = NOTHING_RESTORED
     _block_ids: tuple[int, ...] | None = None
 
     @property

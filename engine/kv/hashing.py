@@ -10,9 +10,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NewType
+from typing import NamedTuple, NewType
 
 BlockHash = NewType("BlockHash", bytes)
+
+
+class BlockKey(NamedTuple):
+    """What a whole block holds; compared as a whole wherever a hash has found one."""
+
+    block_hash: BlockHash
+    parent_hash: BlockHash
+    token_ids: tuple[int, ...]
+
 
 _DIGEST_BYTES = 16
 
@@ -45,6 +54,13 @@ class PrefixHashes:
             parent = hashes[-1] if hashes else self.root
             hashes.append(hash_block(parent, token_ids[start : start + block_size]))
         return hashes[index]
+
+    def key(self, token_ids: Sequence[int], index: int) -> BlockKey:
+        """Of whole block `index`, with what is compared besides its hash."""
+        block_hash = self.at(token_ids, index)
+        parent = self._hashes[index - 1] if index else self.root
+        start = index * self._block_size
+        return BlockKey(block_hash, parent, tuple(token_ids[start : start + self._block_size]))
 
 
 def _digest(data: bytes) -> BlockHash:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from engine.kv.block_pool import Block, BlockPool
 from engine.kv.block_table import BlockTable
+from engine.kv.hashing import BlockHash
+from engine.kv.owners import joined
 from engine.kv.prefix_cache import PrefixCache
 
 
@@ -39,15 +41,24 @@ class Publisher:
             if _is_own(table, block) and not block.children:
                 self._cache.unpublish(block)
 
-    def withdraw(self, table: BlockTable) -> None:
+    def withdraw(self, table: BlockTable) -> list[BlockHash]:
         """Unpublish all that the table published and others do not use, and what follows it.
 
-        Whoever used what follows such a block would hold the block too.
+        Whoever used what follows such a block would hold the block too. Returns the hashes of the
+        table's own blocks: what else was computed from them is to be forgotten as well.
         """
+        hashes: list[BlockHash] = []
         for block in table.blocks:
             if _is_own(table, block) and block.is_published:
-                for descendant in self._cache.subtree(block):
-                    self._unpublish(descendant)
+                if block.block_hash is not None:
+                    hashes.append(block.block_hash)
+                self.unpublish_subtree(block)
+        return hashes
+
+    def unpublish_subtree(self, block: Block) -> None:
+        """Of a block whose descendants nobody refers to."""
+        for descendant in self._cache.subtree(block):
+            self._unpublish(descendant)
 
     def _unpublish(self, block: Block) -> None:
         self._cache.unpublish(block)
@@ -57,6 +68,8 @@ class Publisher:
     def _adopt(self, table: BlockTable, index: int, published: Block | None) -> None:
         """Note that a block was published, or hold the equal one that was there before."""
         block = table.blocks[index]
+        if published is not None:
+            published.owner = joined(published.owner, table.owner)
         if published is block:
             table.published_ids.add(block.block_id)
         elif published is not None:

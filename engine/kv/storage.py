@@ -69,6 +69,15 @@ class PagedKVStorage:
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self._tensors())
 
+    @property
+    def block_nbytes(self) -> int:
+        """Of one block in all layers."""
+        return self.nbytes // self.num_blocks
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys.data.device
+
     def write(
         self, layer_index: int, key: torch.Tensor, value: torch.Tensor, slots: torch.Tensor
     ) -> None:
@@ -105,6 +114,25 @@ class PagedKVStorage:
         if stored.scales is not None:
             scales = _positions(stored.scales[layer_index][block_ids])[:num_tokens]
         return self.scheme.decode(data, scales)
+
+    def pack_blocks(self, block_ids: Sequence[int]) -> torch.Tensor:
+        """All of each block, in one row of bytes: uint8 [num_blocks, block_nbytes]."""
+        indices = torch.tensor(block_ids, dtype=torch.long, device=self.device)
+        parts = [
+            tensor.index_select(1, indices).transpose(0, 1).flatten(1).view(torch.uint8)
+            for tensor in self._tensors()
+        ]
+        return torch.cat(parts, dim=1)
+
+    def unpack_blocks(self, block_ids: Sequence[int], packed: torch.Tensor) -> None:
+        """Put what `pack_blocks` gave into blocks; `packed` is on the same device."""
+        indices = torch.tensor(block_ids, dtype=torch.long, device=self.device)
+        widths = [tensor.nbytes // self.num_blocks for tensor in self._tensors()]
+        parts = torch.split(packed, widths, dim=1)
+        for tensor, part in zip(self._tensors(), parts, strict=True):
+            values = part.contiguous().view(tensor.dtype)
+            shape = (len(block_ids), self.num_layers, *tensor.shape[2:])
+            tensor.index_copy_(1, indices, values.view(shape).transpose(0, 1))
 
     def _tensors(self) -> list[torch.Tensor]:
         tensors = (self.keys.data, self.keys.scales, self.values.data, self.values.scales)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from engine.kv.storage import PagedKVStorage
 from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import model_fingerprint
+from engine.model.host_memory import num_host_slots
 from engine.model.limits import (
     PoolSize,
     cpu_pool_bytes,
@@ -95,7 +96,10 @@ class RunnerFactory:
         )
 
     def make_runner(
-        self, storage: PagedKVStorage, backend: AttentionBackend | None = None
+        self,
+        storage: PagedKVStorage,
+        backend: AttentionBackend | None = None,
+        num_host_slots: int = 0,
     ) -> ModelRunner:
         return ModelRunner(
             self.model,
@@ -105,6 +109,7 @@ class RunnerFactory:
             vocab_size=self.vocab_size,
             seed=self.seed,
             row_multiple=self.row_multiple,
+            num_host_slots=num_host_slots,
         )
 
 
@@ -148,8 +153,15 @@ def assemble(
         num_layers=storage.num_layers,
         block_size=config.block_size,
     )
+    num_slots = num_host_slots(
+        config,
+        block_nbytes=storage.block_nbytes,
+        is_cpu=model.device.type == "cpu",
+        available_bytes=psutil.virtual_memory().available,
+    )
     info = _describe(config, factory, tokenizer, directory, pool)
-    return LoadedModel(factory.make_runner(storage, backend), info, tokenizer)
+    info = replace(info, num_host_slots=num_slots)
+    return LoadedModel(factory.make_runner(storage, backend, num_slots), info, tokenizer)
 
 
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:

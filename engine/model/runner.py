@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from engine.attention.interface import AttentionBackend
 from engine.batch import ScheduledBatch, ScheduledRequest, StepResult
+from engine.kv.host_storage import HostStorage
 from engine.kv.storage import PagedKVStorage
 from engine.model.attention_hook import StepAttention
 from engine.model.inputs import build_inputs
@@ -34,7 +35,9 @@ class ModelRunner:
         vocab_size: int,
         seed: int,
         row_multiple: int = 1,
+        num_host_slots: int = 0,
     ) -> None:
+        self.mover = HostStorage(storage, num_host_slots)
         self._model = model
         self._storage = storage
         self._backend = backend

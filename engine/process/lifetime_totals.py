@@ -47,6 +47,7 @@ class LifetimeTotals:
             num_blocks_in_use=0,
             num_blocks_cached=0,
             num_blocks_free=newest.num_blocks,
+            num_host_blocks=0,
             prompt_tokens_per_s=0.0,
             output_tokens_per_s=0.0,
         )

@@ -25,6 +25,7 @@ class SubmitRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cache_salt: str
     arrival_s: float
     deadline_s: float | None
+    conversation: str = ""
 
     def request(self) -> Request:
         return Request(
@@ -36,11 +37,18 @@ class SubmitRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
             cache_salt=self.cache_salt,
             arrival_s=self.arrival_s,
             deadline_s=self.deadline_s,
+            conversation=self.conversation,
         )
 
 
 class AbortRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request_id: str
+
+
+class ForgetConversations(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """See Engine.forget."""
+
+    conversations: tuple[str, ...]
 
 
 class StopServing(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -67,7 +75,7 @@ class Died(msgspec.Struct, frozen=True, array_like=True, tag=True):
     what: str  # see Outlet.died
 
 
-Command = SubmitRequest | AbortRequest | StopServing
+Command = SubmitRequest | AbortRequest | ForgetConversations | StopServing
 Event = Loading | Ready | News | LoadFailed | Died
 
 
@@ -115,6 +123,7 @@ def encode_request(request: Request) -> bytes:
         cache_salt=request.cache_salt,
         arrival_s=request.arrival_s,
         deadline_s=request.deadline_s,
+        conversation=request.conversation,
     )
     codec = make_codec()
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig, ModelInfo
@@ -74,6 +74,10 @@ class ProcessEngine:
     def abort(self, request_id: str) -> None:
         """End a request within one step. Unknown or ended ids are ignored."""
         self._supervisor.abort(request_id)
+
+    def forget(self, conversations: Sequence[str]) -> None:
+        """End these conversations' requests, and remove what only they have left behind."""
+        self._supervisor.forget(conversations)
 
     def stats(self) -> EngineStats | None:
         """The newest reading; None before the model is loaded."""

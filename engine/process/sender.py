@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from engine.process.engine_process import EngineProcess
 from engine.process.kept_requests import KeptRequests
-from engine.process.messages import AbortRequest, StopServing, make_codec
+from engine.process.messages import (
+    AbortRequest,
+    ForgetConversations,
+    StopServing,
+    make_codec,
+    readable,
+)
 from engine.request import FinishReason
+
+_MAX_FORGOTTEN = 256
 
 
 class _Submitted(NamedTuple):
@@ -19,6 +28,10 @@ class _Submitted(NamedTuple):
 
 class _Aborted(NamedTuple):
     request_id: str
+
+
+class _Forgotten(NamedTuple):
+    conversations: tuple[str, ...]
 
 
 class _Attached(NamedTuple):
@@ -45,9 +58,10 @@ class Sender:
         self._end = end
         self._codec = make_codec()
         self._process: EngineProcess | None = None
-        self._tasks: SimpleQueue[_Submitted | _Aborted | _Attached | _StopAsked | _Closed] = (
-            SimpleQueue()
-        )
+        self._forgotten: deque[bytes] = deque(maxlen=_MAX_FORGOTTEN)
+        self._tasks: SimpleQueue[
+            _Submitted | _Aborted | _Forgotten | _Attached | _StopAsked | _Closed
+        ] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hearth-engine-sender", daemon=True)
 
     def start(self) -> None:
@@ -60,6 +74,10 @@ class Sender:
     def abort(self, request_id: str) -> None:
         """Takes no lock: it may be called while garbage is collected."""
         self._tasks.put(_Aborted(request_id))
+
+    def forget(self, conversations: Sequence[str]) -> None:
+        """For this process, and for the next ones, should this one not come to it."""
+        self._tasks.put(_Forgotten(tuple(conversations)))
 
     def attach(self, process: EngineProcess | None) -> None:
         """This process serves from now on, or none does."""
@@ -80,8 +98,11 @@ class Sender:
                 self._send_unsent([task.request_id])
             elif isinstance(task, _Aborted):
                 self._abort(task.request_id)
+            elif isinstance(task, _Forgotten):
+                self._forget(task.conversations)
             elif isinstance(task, _Attached):
                 self._process = task.process
+                self._send_forgotten()
                 self._send_unsent(None)
             elif self._process is not None:
                 self._process.send(self._codec.encode(StopServing()))
@@ -96,6 +117,20 @@ class Sender:
                 self._end(request.request_id, FinishReason.ABORT)
             elif not process.send(request.message):
                 return
+
+    def _forget(self, conversations: tuple[str, ...]) -> None:
+        names = tuple(readable(name) for name in conversations)
+        message = self._codec.encode(ForgetConversations(names))
+        self._forgotten.append(message)
+        if self._process is not None:
+            self._process.send(message)
+
+    def _send_forgotten(self) -> None:
+        """Before any request: whether the last process came to it before its end is not known."""
+        process = self._process
+        if process is not None:
+            for message in self._forgotten:
+                process.send(message)
 
     def _abort(self, request_id: str) -> None:
         request = self._kept.abort(request_id)

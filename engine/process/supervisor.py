@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.block_keeper import KEEP_LIMIT_S
 from engine.config import EngineConfig, ModelInfo
 from engine.engine import EngineState, EngineStatus
 from engine.front_desk import FrontDesk
@@ -97,6 +98,9 @@ class Supervisor:
         """Takes no lock."""
         self._sender.abort(request_id)
 
+    def forget(self, conversations: Sequence[str]) -> None:
+        self._sender.forget(conversations)
+
     def stop(self) -> None:
         """End all requests and the process, by force where it does not end by itself."""
         with self._lock:
@@ -105,7 +109,7 @@ class Supervisor:
         if process is not None:
             if self._desk.status.state is EngineState.READY:
                 self._sender.stop_serving()
-                self._over.wait(_STOP_GRACE_S)
+                self._over.wait(_STOP_GRACE_S + self._keep_limit_s())
             process.kill()
         if self._threads[0].ident is None:
             self._desk.close(_STOPPED, FinishReason.ABORT)
@@ -113,6 +117,10 @@ class Supervisor:
             if thread.ident is not None:
                 thread.join()
         self._sender.close()
+
+    def _keep_limit_s(self) -> float:
+        """What a stop may take longer, to keep warm blocks on disk."""
+        return 0.0 if self._config.disk_cache is None else KEEP_LIMIT_S
 
     # --- the thread that listens
 

@@ -17,12 +17,13 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig, ModelInfo
-from engine.engine_loop import Abort, EngineLoop, Submit
+from engine.engine_loop import Abort, EngineLoop, Forget, Submit
 from engine.loop_news import LoopNews
 from engine.process.messages import (
     AbortRequest,
     Died,
     Event,
+    ForgetConversations,
     LoadFailed,
     Loading,
     News,
@@ -36,7 +37,7 @@ from engine.serving import Serving, make_serving
 if TYPE_CHECKING:
     from engine.model.assembly import LoadedModel
 
-_TERMINATION_GRACE_S = 3.0
+_TERMINATION_GRACE_S = 6.0  # longer than a stop takes
 _PARENT_IS_GONE = 3  # exit codes
 _TERMINATED = 4
 
@@ -105,6 +106,8 @@ def _obey(connection: Connection, loop: EngineLoop) -> None:
             loop.post(Submit(command.request()))
         elif isinstance(command, AbortRequest):
             loop.post(Abort(command.request_id))
+        elif isinstance(command, ForgetConversations):
+            loop.post(Forget(command.conversations))
         else:
             loop.stop()
 

@@ -50,6 +50,14 @@ def test_an_idle_engine_has_zeros_where_it_counts_and_none_where_nothing_was_mea
         assert getattr(row, name) is None
 
 
+def test_tiers_that_are_not_there_have_no_figures() -> None:
+    row = dashboard_row(make_monitor_sample(engine=make_engine_stats()), None)
+    assert (row.num_host_blocks, row.num_disk_blocks, row.disk_bytes) == (None, None, None)
+    stats = make_engine_stats(num_host_slots=9, num_host_blocks=4, max_disk_bytes=99, disk_bytes=5)
+    row = dashboard_row(make_monitor_sample(engine=stats), None)
+    assert (row.num_host_blocks, row.num_disk_blocks, row.disk_bytes) == (4, 0, 5)
+
+
 def test_latency_percentiles() -> None:
     stats = make_engine_stats(
         ttft=Percentiles(0.2, 0.5, 0.9), inter_token=Percentiles(0.03, 0.04, 0.05)

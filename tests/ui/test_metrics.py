@@ -21,6 +21,11 @@ BUSY = make_engine_stats(
     num_blocks_free=40,
     num_prompt_tokens_total=1000,
     num_cached_tokens_total=700,
+    num_host_tokens_total=150,
+    num_disk_tokens_total=50,
+    num_host_slots=100,
+    num_host_blocks=40,
+    disk_bytes=4096,
     num_output_tokens_total=200,
     num_preemptions_total=1,
     num_requests_finished_total={"stop": 4, "length": 5, "abort": 1},
@@ -60,6 +65,9 @@ def test_vllms_names_carry_the_engines_numbers() -> None:
         "generation_tokens_total": 200,
         "num_preemptions_total": 1,
         "engine_ready": 1,
+        "host_kv_blocks": 40,
+        "host_kv_slots": 100,
+        "disk_kv_bytes": 4096,
     }
     assert {name: found[f"hearth:{name}", ""] for name in expected} == expected
 
@@ -68,6 +76,12 @@ def test_ended_requests_are_counted_by_reason() -> None:
     found = samples(IdleEngine(stats=BUSY, info=make_model_info()))
     reasons = {label: v for (name, label), v in found.items() if "request_success" in name}
     assert reasons == {"abort": 1, "length": 5, "stop": 4}
+
+
+def test_cached_tokens_are_counted_by_where_they_were() -> None:
+    found = samples(IdleEngine(stats=BUSY, info=make_model_info()))
+    sources = {label: v for (name, label), v in found.items() if "cached_tokens" in name}
+    assert sources == {"device": 500, "host": 150, "disk": 50}
 
 
 def test_a_histogram_is_cumulative_and_has_sum_and_count() -> None:

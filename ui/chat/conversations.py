@@ -17,6 +17,7 @@ from collections.abc import Callable
 from engine import ChatService, Engine, HearthError
 from ui.chat.answers import Answers
 from ui.chat.config import ChatConfig
+from ui.chat.forgetting import Forgetting
 from ui.chat.news import AnswerNews
 from ui.chat.preparation import Preparation
 from ui.chat.questions import Questions
@@ -55,7 +56,8 @@ class Conversations:
         self._views = Views(engine, store, self._threads, self._answers)
         preparation = Preparation(engine, chat_service)
         self._questions = Questions(chat_service, store, self._threads, self._answers, preparation)
-        self._upkeep = Upkeep(self._views, self._watchers, store, self._threads)
+        self._forgetting = Forgetting(engine, store, self._threads)
+        self._upkeep = Upkeep(self._views, self._watchers, store, self._threads, self._forgetting)
 
     async def start(self) -> None:
         """Before the first call: answers that a server's end cut off are marked as such."""
@@ -117,10 +119,11 @@ class Conversations:
         return await self._views.entry(person, conversation_id)
 
     async def delete(self, person: str, conversation_id: str) -> JsonObject:
-        """Its answer is stopped."""
+        """Its answer is stopped, and the engine keeps nothing of it."""
         await self._threads.write(self._store.delete_conversation, person, conversation_id)
         self._answers.stop(person, conversation_id)
         self._watchers.conversation_changed(person, conversation_id)
+        await self._forgetting.conversation(person, conversation_id)
         return {}
 
     async def restore(self, person: str, conversation_id: str) -> JsonObject:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine import ChatRequest, ChatService, ContextLengthError, Engine, PreparedChat, Transcript
 from ui.chat.conversation import Message
+from ui.chat.forgetting import engine_name_of_path
 from ui.chat.prompt import SentPart, prompt_messages
 from ui.chat.room import OnFull, context_size
 from ui.chat.settings import ChatSettings
@@ -47,6 +48,7 @@ class PromptCounter:
             sampling=asking.settings.sampling(),
             owner=asking.person,
             user=asking.person,
+            conversation=engine_name_of_path(asking.person, asking.path),
             continue_final_message=asking.continues,
             known_transcripts=asking.transcripts,
         )

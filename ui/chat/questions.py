@@ -198,6 +198,10 @@ class Questions:
         stream = self._service.submit(ready.prepared, max_tokens=ready.max_tokens)
         try:
             asked = await self._threads.write(store)
+        except NotFoundError:  # the conversation was deleted meanwhile: nothing of it may stay
+            stream.close()
+            self._service.forget([ready.prepared.request.conversation])
+            raise
         except BaseException:
             stream.close()
             raise

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from ui.chat.conversation import ChatError
+from ui.chat.forgetting import Forgetting
 from ui.chat.storage.store import ConversationStore
 from ui.chat.storage_threads import StorageThreads
 from ui.chat.views import Views
@@ -23,6 +24,7 @@ class Upkeep:
         watchers: Watchers,
         store: ConversationStore,
         threads: StorageThreads,
+        forgetting: Forgetting,
         *,
         engine_interval_s: float = _ENGINE_INTERVAL_S,
     ) -> None:
@@ -30,6 +32,7 @@ class Upkeep:
         self._watchers = watchers
         self._store = store
         self._threads = threads
+        self._forgetting = forgetting
         self._engine_interval_s = engine_interval_s
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -59,6 +62,7 @@ class Upkeep:
         """Not in the writing thread: it makes many short writes, and answers get in between."""
         while True:
             try:
+                await self._forgetting.due()
                 await self._threads.scan(self._store.purge, self._store.now_s())
             except ChatError as error:
                 _log.warning("What was deleted could not be erased: %s", error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.kv.hashing import PrefixHashes
-from engine.kv.manager import KVCacheManager, PoolUsage, PrefixMatch, TailMatch
+from engine.kv.manager import KVCacheManager, PoolUsage
+from engine.kv.matching import PrefixMatch, TailMatch
 from engine.kv.tail_copies import TailCopy
 from tests.factories import cache_tokens, compute_tokens, make_kv_manager
 

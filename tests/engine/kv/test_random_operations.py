@@ -18,12 +18,15 @@ from engine.kv.hashing import BlockHash, hash_block
 from engine.kv.manager import KVCacheManager
 from engine.kv.prefix_cache import PrefixRoot
 from engine.kv.tail_copies import TailCopy
+from engine.kv.tiers import Tiers
 from tests.factories import make_kv_manager
+from tests.fake_disk import FakeDisk, make_disk_tier
 from tests.fakes import FakeKVStorage
 
 _SALTS = ("", "", "anna", "ben")
 _VOCABULARY = (1, 2)  # so few that equal and nearly equal prefixes are the rule
 _LONGEST = 40
+_CONVERSATIONS = ("", "", "c1", "c2", "c3")
 
 
 @dataclass
@@ -37,9 +40,15 @@ class _Run:
 class _Engine:
     """The least of a scheduler and a runner around the manager, driven by dice."""
 
-    def __init__(self, kv: KVCacheManager, rng: random.Random) -> None:
+    def __init__(
+        self, kv: KVCacheManager, rng: random.Random, disk: FakeDisk | None = None
+    ) -> None:
         self.kv = kv
         self.rng = rng
+        self.disk = disk
+        self.now_s = 0.0
+        self.num_restored = 0
+        self.forgotten: set[str] = set()
         self.storage = FakeKVStorage(kv.block_size)
         self.runs: list[_Run] = []
         self.texts: list[list[int]] = [[]]  # token lists seen, to continue from
@@ -49,24 +58,40 @@ class _Engine:
 
     def operate(self) -> None:
         operation = self.rng.choices(
-            (self.start, self.step, self.finish, self.cut, self.preempt, self.discard),
-            (30, 45, 12, 6, 4, 4),
+            (self.start, self.step, self.finish, self.cut, self.preempt, self.discard, self.forget),
+            (30, 45, 12, 6, 4, 4, 2),
         )[0]
-        if operation == self.start or self.runs:
+        self.now_s += 0.1
+        if operation in (self.start, self.forget) or self.runs:
             operation()
+        if self.disk is not None:
+            self.disk.work(self.rng.randint(0, 8))
 
     def start(self) -> None:
         self.num_started += 1
         request_id, namespace = f"r{self.num_started}", self.rng.choice(_SALTS)
         token_ids = self._prompt()
-        expected = _longest_published(self.kv, namespace, token_ids)
-        assert self.kv.match_prefix(request_id, token_ids, namespace).num_tokens == expected
-        num_cached = self.kv.start(request_id, token_ids, namespace)
+        self.kv.fetch(request_id, token_ids, namespace, self.now_s)
+        if self.disk is not None and self.rng.random() < 0.9:
+            self.disk.work()
+        if self.rng.random() < 0.9:
+            self.kv.tiers.collect()
+        match = self.kv.match_prefix(request_id, token_ids, namespace)
+        on_device = _longest_published(self.kv, namespace, token_ids)
+        whole = on_device // self.kv.block_size
+        restorable = match.num_restorable * self.kv.block_size
+        expected = (whole * self.kv.block_size + restorable) if restorable else on_device
+        assert (match.num_tokens, len(match.block_ids)) == (expected, whole)
+        conversation = self.rng.choice(_CONVERSATIONS)
+        num_cached = self.kv.start(request_id, token_ids, namespace, conversation)
         if num_cached is None:
             return self.kv.forget(request_id)
-        whole_only = expected // self.kv.block_size * self.kv.block_size
-        assert num_cached in (expected, whole_only)
+        if restorable:
+            assert whole * self.kv.block_size <= num_cached <= expected
+        else:
+            assert num_cached in (expected, whole * self.kv.block_size)
         self.num_cached_tokens += num_cached
+        self.num_restored += sum(self.kv.restored(request_id))
         self.runs.append(_Run(request_id, namespace, token_ids, num_cached))
         return None
 
@@ -76,6 +101,8 @@ class _Engine:
         if planned and self.rng.random() < 0.1:
             run, _ = planned.pop()
             self._free(run, run.num_computed)
+        self._move()
+        planned = [(run, end) for run, end in planned if run in self.runs]
         copies = list(self.kv.take_copies())
         self.num_copies += len(copies)
         self.rng.shuffle(copies)  # their order among each other does not matter
@@ -87,6 +114,21 @@ class _Engine:
             self._compute(run, end)
         for run, end in planned:
             self._commit(run, end)
+
+    def _move(self) -> None:
+        """Sometimes a slot fails; who counted on it begins again."""
+        moves = self.kv.tiers.take_moves()
+        written = [slot for slot, _ in moves.fills] + [slot for _, slot in moves.saves]
+        failed = {slot for slot in written if self.rng.random() < 0.02}
+        outcome = self.storage.move(moves, failed)
+        self.kv.tiers.moved(moves, outcome)
+        for run in self.runs[:]:
+            if not outcome.unfilled_block_ids.isdisjoint(self.kv.block_ids(run.request_id)):
+                self._free(run, run.num_computed)
+
+    def forget(self) -> None:
+        """Of a conversation without requests nothing is found any more that it alone has used."""
+        self.kv.forget_conversations([self.rng.choice(_CONVERSATIONS)])
 
     def finish(self) -> None:
         run = self._any_run()
@@ -228,6 +270,49 @@ def test_every_matched_slot_holds_the_kv_of_its_prefix(
     assert engine.num_cached_tokens > 500
     assert kv.usage().num_evicted_total > 100
     assert (engine.num_copies > 50) == (block_size > 1)
+
+
+@pytest.mark.parametrize(
+    ("seed", "num_blocks", "block_size", "num_slots", "num_on_disk"),
+    [
+        (21, 24, 4, 40, 0),
+        (22, 12, 4, 8, 0),
+        (23, 6, 8, 3, 0),
+        (24, 45, 1, 90, 0),
+        (25, 12, 4, 8, 200),
+        (26, 24, 4, 40, 60),
+        (27, 40, 3, 12, 30),
+        (28, 5, 8, 4, 50),
+    ],
+)
+def test_what_comes_back_from_the_tiers_is_the_kv_of_its_prefix(
+    seed: int, num_blocks: int, block_size: int, num_slots: int, num_on_disk: int
+) -> None:
+    disk = FakeDisk()
+    tiers = Tiers(num_slots, make_disk_tier(disk, num_on_disk) if num_on_disk else None, 1000)
+    kv = make_kv_manager(num_blocks=num_blocks, block_size=block_size, tiers=tiers)
+    engine = _Engine(kv, random.Random(seed), disk if num_on_disk else None)
+    _operate(engine, 3000)
+    usage = kv.tiers.usage()
+    assert engine.num_restored > 40
+    assert usage.num_saved_total > 100
+    assert usage.num_host_blocks > 0
+    assert (usage.num_disk_blocks > 0) == (num_on_disk > 0)
+
+
+def test_colliding_hashes_in_the_tiers_never_lead_to_other_kv(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def weak_hash(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
+        return BlockHash(hash_block(parent, token_ids)[:1])
+
+    monkeypatch.setattr(hashing, "hash_block", weak_hash)
+    monkeypatch.setattr(prefix_cache, "hash_block", weak_hash)
+    disk = FakeDisk()
+    kv = make_kv_manager(num_blocks=24, tiers=Tiers(30, make_disk_tier(disk, 60), 1000))
+    engine = _Engine(kv, random.Random(29), disk)
+    _operate(engine, 3000)
+    assert engine.num_restored > 30
 
 
 def test_colliding_hashes_never_lead_to_other_kv(monkeypatch: pytest.MonkeyPatch) -> None:

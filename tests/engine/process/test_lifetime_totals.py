@@ -12,8 +12,12 @@ from tests.factories import make_engine_stats
 COUNTERS = [
     "num_steps_total",
     "num_evicted_blocks_total",
+    "num_saved_blocks_total",
+    "num_restored_blocks_total",
     "num_prompt_tokens_total",
     "num_cached_tokens_total",
+    "num_host_tokens_total",
+    "num_disk_tokens_total",
     "num_output_tokens_total",
     "num_preemptions_total",
     "num_requests_total",

@@ -18,6 +18,7 @@ from engine.process.messages import (
     Command,
     Died,
     Event,
+    ForgetConversations,
     LoadFailed,
     Loading,
     News,
@@ -131,8 +132,10 @@ class Source(random.Random):
             cache_salt=self.text(),
             arrival_s=self.seconds(),
             deadline_s=self.maybe(self.seconds()),
+            conversation=self.text(),
         )
-        return self.choice([submit, submit, AbortRequest(self.text()), StopServing()])
+        forget = ForgetConversations((self.text(), self.text()))
+        return self.choice([submit, submit, AbortRequest(self.text()), forget, StopServing()])
 
     def event(self) -> Event:
         info = make_model_info(
@@ -157,7 +160,7 @@ def test_commands_arrive_as_they_were_sent() -> None:
         command = source.command()
         seen.add(type(command))
         assert codec.command(codec.encode(command)) == command
-    assert len(seen) == 3
+    assert len(seen) == 4
 
 
 def test_events_arrive_as_they_were_sent() -> None:
@@ -179,11 +182,13 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 def test_an_admitted_request_arrives_whole() -> None:
-    request = make_request("r", range(50), max_tokens=7, user="ann", cache_salt="s", arrival_s=3.5)
+    values = {"user": "ann", "cache_salt": "s", "conversation": "c", "arrival_s": 3.5}
+    request = make_request("r", range(50), max_tokens=7, **values)  # type: ignore[arg-type]
     command = make_codec().command(encode_request(request))
     assert isinstance(command, SubmitRequest)
     arrived = command.request()
-    for name in ("request_id", "prompt_token_ids", "sampling", "max_tokens", "user", "cache_salt"):
+    names = ("request_id", "prompt_token_ids", "sampling", "max_tokens", "user", "cache_salt")
+    for name in (*names, "conversation"):
         assert getattr(arrived, name) == getattr(request, name)
     assert (arrived.arrival_s, arrived.deadline_s) == (3.5, None)
 

@@ -105,7 +105,7 @@ def test_while_it_restarts_requests_are_kept_and_may_be_aborted(tmp_path: Path) 
 
 
 def test_a_stopped_process_with_work_is_replaced() -> None:
-    with process_engine(FakeLoad(), engine_hang_timeout_s=0.6) as engine:
+    with process_engine(FakeLoad(), engine_hang_timeout_s=1.0) as engine:
         time.sleep(1.5)  # it idles, which is no hang
         assert engine.status().num_restarts == 0
         assert engine.pid is not None
@@ -118,7 +118,7 @@ def test_a_stopped_process_with_work_is_replaced() -> None:
 
 def test_a_step_that_never_ends_is_ended(tmp_path: Path) -> None:
     load = FakeLoad(count_in=tmp_path, later_load_s=0.5)
-    with process_engine(load, engine_hang_timeout_s=0.6) as engine:
+    with process_engine(load, engine_hang_timeout_s=2.0) as engine:
         stream = submit(engine, "hang", max_tokens=5)
         wait_until(lambda: engine.status().state is EngineState.RESTARTING)
         assert engine.status().message.startswith("The engine did not respond any more and is")
@@ -127,7 +127,7 @@ def test_a_step_that_never_ends_is_ended(tmp_path: Path) -> None:
 
 def test_a_process_that_hangs_while_it_loads_again_is_ended(tmp_path: Path) -> None:
     load = FakeLoad(count_in=tmp_path, later_load_s=1000)
-    with process_engine(load, engine_hang_timeout_s=0.6) as engine:
+    with process_engine(load, engine_hang_timeout_s=2.0) as engine:
         stream = submit(engine, "kill", max_tokens=5)
         wait_until(lambda: engine.status().state is EngineState.FAILED, 30)
         assert "did not respond" in engine.status().message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import Connection, RowMapping, delete, exists, select, update
 
 from ui.chat.storage.database import Database
@@ -24,6 +26,25 @@ def purge(database: Database, before_s: float) -> int:
         _forget_erased_words(database)
         database.empty_log()
     return num_erased
+
+
+class DueMessage(NamedTuple):
+    person: str
+    message_id: str
+
+
+def due_messages(database: Database, before_s: float) -> list[DueMessage]:
+    """What `purge` would erase, by itself or with its conversation."""
+    is_due = (CONVERSATIONS.c.deleted_s < before_s) | (
+        (MESSAGES.c.deleted_s < before_s) & MESSAGES.c.is_erased.is_(False)
+    )
+    query = (
+        select(CONVERSATIONS.c.person, MESSAGES.c.message_id)
+        .join(MESSAGES, MESSAGES.c.conversation_key == CONVERSATIONS.c.key)
+        .where(is_due)
+    )
+    with database.reading() as connection:
+        return [DueMessage(*row) for row in connection.execute(query)]
 
 
 def _erase_conversations(database: Database, before_s: float) -> int:

@@ -41,7 +41,7 @@ from ui.chat.storage.lookup import (
     tree_of,
 )
 from ui.chat.storage.search import search
-from ui.chat.storage.tables import CONVERSATIONS
+from ui.chat.storage.tables import CONVERSATIONS, MESSAGES
 from ui.chat.storage.whole import Added, WholeConversation, add_whole, whole_conversation
 
 __all__ = [
@@ -309,6 +309,17 @@ class ConversationStore:
             return keeping.restore_conversation(
                 connection, person, conversation_id, self._limits, self._clock()
             )
+
+    def message_ids(self, person: str, conversation_id: str) -> list[str]:
+        """All there are, in every branch, shown or not; of a deleted conversation too."""
+        with self._database.reading() as connection:
+            row = conversation_row(connection, person, conversation_id, may_be_deleted=True)
+            query = select(MESSAGES.c.message_id).where(MESSAGES.c.conversation_key == row["key"])
+            return list(connection.execute(query).scalars())
+
+    def due_to_be_erased(self, now_s: float) -> list[erasure.DueMessage]:
+        """What `purge` would erase."""
+        return erasure.due_messages(self._database, now_s - keeping.RESTORABLE_S)
 
     def purge(self, now_s: float) -> int:
         """Erase what was deleted more than a day ago. Gives how many things that were.

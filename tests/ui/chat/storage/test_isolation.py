@@ -22,6 +22,7 @@ REFUSED: dict[str, Act] = {
     "entry": lambda store, cid: store.entry("bob", cid),
     "conversation": lambda store, cid: store.conversation("bob", cid),
     "message": lambda store, cid: store.message("bob", "a1"),
+    "message_ids": lambda store, cid: store.message_ids("bob", cid),
     "conversation_id_of": lambda store, cid: store.conversation_id_of("bob", "a1"),
     "path": lambda store, cid: store.path("bob", "a1"),
     "path_above": lambda store, cid: store.path_above("bob", cid, "a1"),
@@ -61,7 +62,10 @@ BESIDE: dict[str, Act] = {
     "save_preset": lambda store, cid: store.save_preset("bob", "mine", ChatSettings()),
     "add_whole": lambda store, cid: store.add_whole("bob", [taken(cid)]),
 }
-OF_NOBODY = {"write_texts", "finish_answer", "interrupt_unfinished", "purge", "now_s"}
+OF_NOBODY = {
+    *("write_texts", "finish_answer", "interrupt_unfinished", "now_s"),
+    *("purge", "due_to_be_erased"),
+}
 
 
 def taken(conversation_id: str) -> WholeConversation:
