@@ -47,7 +47,10 @@ LAYERS_BELOW: Mapping[str, set[str]] = {
     "app": {"facade", "ui"},
 }
 HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
-    "torch": ("engine/model/", "engine/attention/", "engine/kv/schemes.py", "engine/kv/storage.py"),
+    "torch": (
+        *("engine/model/", "engine/attention/"),
+        *(f"engine/kv/{name}.py" for name in ("codecs", "hadamard", "schemes", "storage")),
+    ),
     "transformers": ("engine/model/", "engine/text/"),
     "numba": ("engine/model/", "engine/attention/"),
     "pynvml": ("engine/telemetry/nvml.py",),

@@ -94,7 +94,7 @@ def test_truth_in_a_variable(text: str, value: bool) -> None:
         ),
         (
             ["--kv-cache-dtype", "fp8"],
-            "--kv-cache-dtype fp8 is not there yet: use auto, int8 or none.",
+            "There is no --kv-cache-dtype fp8: use auto, int8, k8v4, int4 or none.",
         ),
         (["--swap-space", "4"], "--swap-space is not there yet: use 0."),
         (["--port", "70000"], "--port must be from 0 (any free one) to 65535, not 70000."),

@@ -1,4 +1,4 @@
-"""Storing K and V in their blocks, bit for bit as the KV schemes encode them."""
+"""Storing K and V in their blocks, bit for bit as `engine.kv.codecs` encodes them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,57 @@ _SMALLEST_NORMAL_HALF = np.float32(2.0**-14)
 _SUBNORMAL_HALF_STEP = np.float32(2.0**-24)
 _EXPONENT_SHIFT = np.int32((127 - 15) << 10)  # from a half's exponent to a float's
 _INT8_MAX = np.float32(127)
+_INT4_LARGEST = np.float32(7.5)
+_INT4_MIDDLE = np.float32(8)  # the level above zero
+_INT4_LAST = np.float32(15)
 
 
 @njit
-def write_tokens(key, value, blocks, slots, rotation, first, end):  # type: ignore[no-untyped-def]
+def write_tokens(key, value, blocks, slots, rules, tokens):  # type: ignore[no-untyped-def]
     """Store tokens [first, end), exactly as the KV scheme encodes them."""
     block_size = blocks.keys.shape[2]
-    for token in range(first, end):
+    for token in range(*tokens):
         block, offset = slots[token] // block_size, slots[token] % block_size
         for head in range(key.shape[1]):
             place = (block, head, offset)
-            _write_vector(key[token, head], blocks.keys, blocks.key_scales, place, rotation)
-            _write_vector(value[token, head], blocks.values, blocks.value_scales, place, rotation)
+            _write_vector(
+                _rotated(key[token, head], blocks.key_scales, rules.rotation),
+                blocks.keys[place],
+                blocks.key_scales,
+                place,
+                rules.key_group_shift,
+            )
+            _write_vector(
+                _rotated(value[token, head], blocks.value_scales, rules.rotation),
+                blocks.values[place],
+                blocks.value_scales,
+                place,
+                rules.value_group_shift,
+            )
 
 
 @njit
-def _write_vector(vector, stored, scales, place, rotation):  # type: ignore[no-untyped-def]
+def _rotated(vector, scales, rotation):  # type: ignore[no-untyped-def]
     if scales is None:
-        stored[place][:] = vector
+        return vector
+    copy = vector.copy()
+    rotate(copy, rotation, 1.0)
+    return copy
+
+
+@njit
+def _write_vector(vector, stored, scales, place, group_shift):  # type: ignore[no-untyped-def]
+    if scales is None:
+        stored[:] = vector
+    elif scales.ndim == 3:
+        scales[place] = _quantize(vector, stored)
     else:
-        rotated = vector.copy()
-        rotate(rotated, rotation, 1.0)
-        scales[place] = _quantize(rotated, stored[place])
+        _quantize_groups(vector, stored, scales[place], 1 << group_shift)
 
 
 @njit
 def rotate(vector, rotation, factor):  # type: ignore[no-untyped-def]
-    """Hadamard transform in place, block by block, in the order of `schemes.hadamard`."""
+    """Hadamard transform in place, block by block, in the order of `engine.kv.hadamard`."""
     half = 1
     while half < rotation:
         for start in range(0, vector.size, 2 * half):
@@ -56,22 +80,47 @@ def rotate(vector, rotation, factor):  # type: ignore[no-untyped-def]
 
 @njit
 def _quantize(vector, stored):  # type: ignore[no-untyped-def]
-    """Write int8 numbers, return the bits of their float16 scale; both as Int8Scheme has them."""
-    largest = np.float32(0)
-    for number in vector:
-        if not abs(number) <= _FLOAT_MAX:
-            stored[:] = 0
-            return _HALF_NAN
-        largest = max(largest, abs(number))
-    bits = _half_bits(min(largest / _INT8_MAX, _HALF_MAX))
+    """Write int8 numbers, return the bits of their float16 scale; both as Int8Codec has them."""
+    bits = _scale_bits(vector, _INT8_MAX)
     divisor = _half_value(bits)
-    if divisor == 0:
+    if not divisor > 0:
         stored[:] = 0
         return bits
     for index in range(vector.size):
         rounded = np.rint(vector[index] / divisor)
         stored[index] = np.int8(max(min(rounded, _INT8_MAX), -_INT8_MAX))
     return bits
+
+
+@njit
+def _quantize_groups(vector, stored, scales, group_size):  # type: ignore[no-untyped-def]
+    """Write two 4-bit numbers a byte, and the bits of their groups' scales, as Int4Codec does."""
+    num_bytes = stored.size
+    for group in range(scales.size):
+        first, end = group * group_size, min((group + 1) * group_size, vector.size)
+        bits = _scale_bits(vector[first:end], _INT4_LARGEST)
+        divisor = _half_value(bits)
+        scales[group] = bits
+        for index in range(first, end):
+            level = _INT4_MIDDLE
+            if divisor > 0:
+                level += np.floor(vector[index] / divisor)
+            bits_of_level = np.uint8(max(min(level, _INT4_LAST), np.float32(0)))
+            if index < num_bytes:
+                stored[index] = bits_of_level
+            else:
+                stored[index - num_bytes] |= bits_of_level << 4
+
+
+@njit
+def _scale_bits(numbers, largest_level):  # type: ignore[no-untyped-def]
+    """Bits of the float16 scale that brings the largest of `numbers` to that level."""
+    largest = np.float32(0)
+    for number in numbers:
+        if not abs(number) <= _FLOAT_MAX:
+            return _HALF_NAN
+        largest = max(largest, abs(number))
+    return _half_bits(min(largest / largest_level, _HALF_MAX))
 
 
 @njit
@@ -86,6 +135,8 @@ def _half_bits(number):  # type: ignore[no-untyped-def]
 
 @njit
 def _half_value(bits):  # type: ignore[no-untyped-def]
+    if bits == _HALF_NAN:
+        return np.float32(np.nan)
     if bits < 1 << 10:
         return np.float32(bits) * _SUBNORMAL_HALF_STEP
     return np.int32((np.int32(bits) + _EXPONENT_SHIFT) << 13).view(np.float32)

@@ -152,7 +152,7 @@ def assemble(
 
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:
     """Padding of rows is for what would amplify rounding errors, and for CPUs, where it helps."""
-    is_amplified = scheme.has_scales and model.device.type == "cpu"
+    is_amplified = scheme.is_quantized and model.device.type == "cpu"
     return find_row_multiple(model) if is_amplified else 1
 
 
