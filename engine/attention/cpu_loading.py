@@ -56,7 +56,7 @@ def load_chunk(blocks, slots, num_keys, rules, chunk):  # type: ignore[no-untype
         place = (table, kv_head, first + group)
         end = group + LANES
         scales = chunk.key_scales[:, group:]
-        _load_scales(blocks.key_scales, place, scales, blocks.keys)
+        _load_scales(blocks.key_scales, place, scales)
         groups = (scales.ctypes.data, rules.key_group_shift)
         rows = _stored_rows(blocks.keys, place)
         row_size = blocks.keys.shape[3]
@@ -67,7 +67,7 @@ def load_chunk(blocks, slots, num_keys, rules, chunk):  # type: ignore[no-untype
             read_rows(rows, row_size, chunk.values[group].ctypes.data, groups, blocks.keys)
             chunk.keys[:, group:end] = chunk.values[group:end].T
         scales = chunk.value_scales[:, group:]
-        _load_scales(blocks.value_scales, place, scales, blocks.values)
+        _load_scales(blocks.value_scales, place, scales)
         groups = (scales.ctypes.data, rules.value_group_shift)
         rows = _stored_rows(blocks.values, place)
         row_size = blocks.values.shape[3]
@@ -75,10 +75,10 @@ def load_chunk(blocks, slots, num_keys, rules, chunk):  # type: ignore[no-untype
 
 
 @njit
-def _load_scales(stored, place, scales, of):  # type: ignore[no-untyped-def]
+def _load_scales(stored, place, scales):  # type: ignore[no-untyped-def]
     if stored is not None:
         num_groups = stored.size // (stored.shape[0] * stored.shape[1] * stored.shape[2])
-        read_scales(_stored_rows(stored, place), num_groups, scales.ctypes.data, of)
+        read_scales(_stored_rows(stored, place), num_groups, scales.ctypes.data, stored)
 
 
 @njit

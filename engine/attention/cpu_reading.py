@@ -2,8 +2,7 @@
 
 Which code they become depends on the element type of the array `of`: uint8 is two 4-bit numbers a
 byte. Those are multiplied by their group's scale on the way, a single product of two floats, so
-that the result has the bits of Int4Codec's. Levels 0 ... 15 become the odd numbers -15 ... 15
-while they are bytes, hence scales of groups come halved.
+that the result has the bits of Int4Codec's.
 
 `rows` is two addresses, of eight stored rows each. Columns, of keys and of scales, are written
 KEYS_PER_CHUNK floats apart. `groups` is two numbers: the address of the scales, which are such
@@ -91,11 +90,11 @@ def read_rows(typing_context, rows, row_size, target, groups, of):  # type: igno
 
 @intrinsic
 def read_scales(typing_context, rows, row_size, target, of):  # type: ignore[no-untyped-def]
-    """Write 16 rows of `row_size` scales, bits of float16, as columns; halved where `of` says."""
+    """Write 16 rows of `row_size` scales, bits of float16, as columns; `of` is their array."""
 
     def emit(builder: Any, arguments: Sequence[Any]) -> None:
         rows, row_size, target, _ = arguments
-        if of.dtype != types.uint8:  # one each, hence next to each other
+        if of.ndim == 3:  # one each, hence next to each other
             for half in (0, 1):
                 start = builder.add(target, INT64(4 * half * _HALF))
                 stored = builder.extract_value(rows, half)
@@ -108,8 +107,8 @@ def read_scales(typing_context, rows, row_size, target, of):  # type: ignore[no-
                 place = builder.add(loop.index, builder.mul(row_size, INT64(row % _HALF)))
                 number = load(builder, base, place, types.uint16, lanes=1)
                 bits = builder.insert_element(bits, number, INT32(row))
-            scales = builder.fmul(to_float(builder, bits, types.uint16), constant(0.5))
-            store(builder, target, builder.mul(loop.index, INT64(KEYS_PER_CHUNK)), scales)
+            place = builder.mul(loop.index, INT64(KEYS_PER_CHUNK))
+            store(builder, target, place, to_float(builder, bits, types.uint16))
 
     return signature(emit, types.void, rows, row_size, target, of)
 
@@ -124,10 +123,10 @@ def _store_unpacked_column(
     builder: Any, column: Any, dimension: Any, row_size: Any, target: Any, groups: Any
 ) -> None:
     address, shift = cgutils.unpack_tuple(builder, groups, 2)
-    for odd in _odd_numbers(builder, column):
+    for levels in _levels(builder, column):
         group = builder.lshr(dimension, shift)
         scale = load(builder, address, builder.mul(group, INT64(KEYS_PER_CHUNK)))
-        value = builder.fmul(to_float(builder, odd, types.int8), scale)
+        value = builder.fmul(to_float(builder, levels, types.int8), scale)
         store(builder, target, builder.mul(dimension, INT64(KEYS_PER_CHUNK)), value)
         dimension = builder.add(dimension, row_size)
 
@@ -167,9 +166,9 @@ def _unpack_row(
 ) -> None:
     with steps(builder, row_size, LANES) as dimension:
         packed = load(builder, stored, dimension, types.uint8)
-        for odd in _odd_numbers(builder, packed):
+        for levels in _levels(builder, packed):
             scale = make_scale(builder, groups, dimension)
-            value = builder.fmul(to_float(builder, odd, types.int8), scale)
+            value = builder.fmul(to_float(builder, levels, types.int8), scale)
             store(builder, target, dimension, value)
             dimension = builder.add(dimension, row_size)
 
@@ -181,21 +180,18 @@ def _unpack_short_row(
     with cgutils.for_range(builder, row_size) as loop:
         dimension = loop.index
         packed = splat(builder, load(builder, stored, dimension, types.uint8, lanes=1))
-        for odd in _odd_numbers(builder, packed):
+        for levels in _levels(builder, packed):
             scale = _scale_of_one_group(builder, groups, dimension)
-            value = builder.fmul(to_float(builder, odd, types.int8), scale)
+            value = builder.fmul(to_float(builder, levels, types.int8), scale)
             store(builder, target, dimension, builder.extract_element(value, INT32(0)))
             dimension = builder.add(dimension, row_size)
 
 
-def _odd_numbers(builder: Any, packed: Any) -> tuple[Any, Any]:
-    """Twice the low and twice the high halves of 16 bytes, minus 15."""
-    doubled = (builder.add(packed, packed), builder.lshr(packed, constant(3, INT8)))
-    low, high = (
-        builder.sub(builder.and_(number, constant(30, INT8)), constant(15, INT8))
-        for number in doubled
-    )
-    return low, high
+def _levels(builder: Any, packed: Any) -> tuple[Any, Any]:
+    """The low and the high halves of 16 bytes, minus 8."""
+    low = builder.and_(packed, constant(15, INT8))
+    high = builder.lshr(packed, constant(4, INT8))
+    return builder.sub(low, constant(8, INT8)), builder.sub(high, constant(8, INT8))
 
 
 def _scale_of_one_group(builder: Any, groups: Sequence[Any], dimension: Any) -> Any:

@@ -10,13 +10,13 @@ from numba import njit
 _FLOAT_MAX = np.float32(np.finfo(np.float32).max)
 _HALF_MAX = np.float32(65504)
 _HALF_NAN = np.uint16(0x7E00)
+_HALF_SIGN = np.uint16(0x8000)
 _SMALLEST_NORMAL_HALF = np.float32(2.0**-14)
 _SUBNORMAL_HALF_STEP = np.float32(2.0**-24)
 _EXPONENT_SHIFT = np.int32((127 - 15) << 10)  # from a half's exponent to a float's
 _INT8_MAX = np.float32(127)
-_INT4_LARGEST = np.float32(7.5)
-_INT4_MIDDLE = np.float32(8)  # the level above zero
-_INT4_LAST = np.float32(15)
+_INT4_LOWEST = np.float32(-8)
+_INT4_HIGHEST = np.float32(7)
 
 
 @njit
@@ -81,7 +81,7 @@ def rotate(vector, rotation, factor):  # type: ignore[no-untyped-def]
 @njit
 def _quantize(vector, stored):  # type: ignore[no-untyped-def]
     """Write int8 numbers, return the bits of their float16 scale; both as Int8Codec has them."""
-    bits = _scale_bits(vector, _INT8_MAX)
+    bits = _half_bits(abs(_extreme(vector)) / _INT8_MAX)
     divisor = _half_value(bits)
     if not divisor > 0:
         stored[:] = 0
@@ -98,45 +98,53 @@ def _quantize_groups(vector, stored, scales, group_size):  # type: ignore[no-unt
     num_bytes = stored.size
     for group in range(scales.size):
         first, end = group * group_size, min((group + 1) * group_size, vector.size)
-        bits = _scale_bits(vector[first:end], _INT4_LARGEST)
+        bits = _half_bits(_extreme(vector[first:end]) / _INT4_LOWEST)
         divisor = _half_value(bits)
         scales[group] = bits
         for index in range(first, end):
-            level = _INT4_MIDDLE
-            if divisor > 0:
-                level += np.floor(vector[index] / divisor)
-            bits_of_level = np.uint8(max(min(level, _INT4_LAST), np.float32(0)))
+            level = np.float32(0)
+            if abs(divisor) > 0:
+                level = np.rint(vector[index] / divisor)
+            level = max(min(level, _INT4_HIGHEST), _INT4_LOWEST)
+            nibble = np.uint8(level - _INT4_LOWEST)
             if index < num_bytes:
-                stored[index] = bits_of_level
+                stored[index] = nibble
             else:
-                stored[index - num_bytes] |= bits_of_level << 4
+                stored[index - num_bytes] |= nibble << 4
 
 
 @njit
-def _scale_bits(numbers, largest_level):  # type: ignore[no-untyped-def]
-    """Bits of the float16 scale that brings the largest of `numbers` to that level."""
-    largest = np.float32(0)
+def _extreme(numbers):  # type: ignore[no-untyped-def]
+    """The number farthest from zero, the positive one of two; NaN if there is a bad one."""
+    highest, lowest = numbers[0], numbers[0]
     for number in numbers:
         if not abs(number) <= _FLOAT_MAX:
-            return _HALF_NAN
-        largest = max(largest, abs(number))
-    return _half_bits(min(largest / largest_level, _HALF_MAX))
+            return np.float32(np.nan)
+        highest, lowest = max(highest, number), min(lowest, number)
+    return highest if highest >= -lowest else lowest
 
 
 @njit
 def _half_bits(number):  # type: ignore[no-untyped-def]
-    """The nearest float16, ties to even, of 0 <= number <= 65504."""
-    if number < _SMALLEST_NORMAL_HALF:
-        return np.uint16(np.rint(number / _SUBNORMAL_HALF_STEP))
-    bits = np.float32(number).view(np.int32)
-    bits += np.int32(0xFFF) + ((bits >> 13) & np.int32(1))
-    return np.uint16((bits >> 13) - _EXPONENT_SHIFT)
+    """The nearest finite float16, ties to even, of a float32; one kind of 0, one kind of NaN."""
+    if np.isnan(number):
+        return _HALF_NAN
+    magnitude = min(abs(number), _HALF_MAX)
+    if magnitude < _SMALLEST_NORMAL_HALF:
+        bits = np.uint16(np.rint(magnitude / _SUBNORMAL_HALF_STEP))
+    else:
+        whole = np.float32(magnitude).view(np.int32)
+        whole += np.int32(0xFFF) + ((whole >> 13) & np.int32(1))
+        bits = np.uint16((whole >> 13) - _EXPONENT_SHIFT)
+    return bits | _HALF_SIGN if number < 0 and bits else bits
 
 
 @njit
 def _half_value(bits):  # type: ignore[no-untyped-def]
     if bits == _HALF_NAN:
         return np.float32(np.nan)
+    sign = np.float32(-1 if bits & _HALF_SIGN else 1)
+    bits &= ~_HALF_SIGN
     if bits < 1 << 10:
-        return np.float32(bits) * _SUBNORMAL_HALF_STEP
-    return np.int32((np.int32(bits) + _EXPONENT_SHIFT) << 13).view(np.float32)
+        return sign * np.float32(bits) * _SUBNORMAL_HALF_STEP
+    return sign * np.int32((np.int32(bits) + _EXPONENT_SHIFT) << 13).view(np.float32)

@@ -100,16 +100,15 @@ class Int8Codec(VectorCodec):
 
 
 class Int4Codec(VectorCodec):
-    """Groups of a vector's numbers, each with a float16 scale, on the grid -7.5, -6.5, ... 7.5.
+    """Groups of a vector's numbers, each with a float16 scale that has a sign, as in llama.cpp's
+    Q4_0: the group's number farthest from zero becomes level -8, so all of -8 ... 7 are used.
 
-    Without a zero the grid is symmetric and uses all 16 levels, so its step is 7 % smaller than
-    that of -7 ... 7. Bad numbers and underflow are handled as in Int8Codec, group by group. The
-    last group is shorter where the group size does not divide head_dim. Byte i holds number i of
-    the vector in its low half, and number i + head_dim / 2 in its high half.
+    Bad numbers and underflow are handled as in Int8Codec, group by group. The last group is
+    shorter where the group size does not divide head_dim. Byte i holds number i of the vector in
+    its low half, and number i + head_dim / 2 in its high half, both plus 8.
     """
 
-    LEVELS = 16
-    LARGEST = 7.5
+    LOWEST, HIGHEST = -8, 7
 
     def __init__(self, group_size: int) -> None:
         assert group_size >= 16, "a kernel's vector of 16 numbers meets two groups at most"
@@ -132,21 +131,21 @@ class Int4Codec(VectorCodec):
 
     def encode(self, vectors: torch.Tensor) -> EncodedVectors:
         groups = self._groups(vectors)
-        scales = _half_scales(groups.abs().amax(dim=-1) / self.LARGEST)
-        usable = (scales > 0)[..., None]
+        highest, lowest = groups.amax(dim=-1), groups.amin(dim=-1)
+        extremes = torch.where(highest >= -lowest, highest, lowest)
+        scales = _half_scales(extremes / self.LOWEST)
+        usable = (scales.abs() > 0)[..., None]
         divisors = torch.where(usable, scales.float()[..., None], 1.0)
-        middle = self.LEVELS // 2
-        levels = ((groups / divisors).floor() + middle).clamp(0, self.LEVELS - 1)
-        levels = torch.where(usable, levels, middle).to(torch.uint8)
+        levels = (groups / divisors).round().clamp(self.LOWEST, self.HIGHEST)
+        levels = (torch.where(usable, levels, 0.0) - self.LOWEST).to(torch.uint8)
         low, high = levels.flatten(-2)[..., : vectors.shape[-1]].chunk(2, dim=-1)
         return EncodedVectors(low | (high << 4), scales)
 
     def decode(self, data: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
         assert scales is not None
-        levels = torch.cat((data & 15, data >> 4), dim=-1)
-        numbers = levels.float() - self.LARGEST
-        groups = self._groups(numbers) * scales.float()[..., None]
-        return groups.flatten(-2)[..., : numbers.shape[-1]]
+        levels = torch.cat((data & 15, data >> 4), dim=-1).float() + self.LOWEST
+        groups = self._groups(levels) * scales.float()[..., None]
+        return groups.flatten(-2)[..., : levels.shape[-1]]
 
     def _groups(self, vectors: torch.Tensor) -> torch.Tensor:
         """[..., head_dim] as [..., num_groups, group_size], filled up with zeros."""
@@ -155,6 +154,7 @@ class Int4Codec(VectorCodec):
 
 
 def _half_scales(scales: torch.Tensor) -> torch.Tensor:
-    """Rounded to float16 as they are stored; NaN for what is no finite number."""
-    rounded = scales.clamp(max=_FLOAT16_MAX).half()
+    """Rounded to float16 as they are stored; NaN for what is no finite number, one kind of 0."""
+    rounded = scales.clamp(-_FLOAT16_MAX, _FLOAT16_MAX).half()
+    rounded = torch.where(rounded == 0, 0.0, rounded)
     return torch.where(scales.isfinite(), rounded, torch.nan)
