@@ -94,12 +94,15 @@ def _group_shift(codec: VectorCodec) -> int:
 
 
 def _layer_blocks(storage: PagedKVStorage, layer: int) -> Blocks:
-    keys, values = storage.keys, storage.values
+    keys, values, offsets = storage.keys, storage.values, storage.scheme.key_offsets
+    if offsets is None and storage.scheme.centers_keys:  # else Numba would compile twice
+        offsets = torch.zeros(storage.num_layers, storage.num_kv_heads, storage.head_dim)
     return Blocks(
         keys=_bits(keys.data[layer]),
         key_scales=None if keys.scales is None else _bits(keys.scales[layer]),
         values=_bits(values.data[layer]),
         value_scales=None if values.scales is None else _bits(values.scales[layer]),
+        key_offsets=None if offsets is None else offsets[layer].numpy(),
     )
 
 

@@ -26,6 +26,7 @@ class Blocks(NamedTuple):
     key_scales: Array
     values: Array
     value_scales: Array
+    key_offsets: Array  # [num_kv_heads, head_dim], float32, subtracted before writing; or None
 
 
 class Chunk(NamedTuple):

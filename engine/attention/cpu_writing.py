@@ -27,39 +27,38 @@ def write_tokens(key, value, blocks, slots, rules, tokens):  # type: ignore[no-u
         block, offset = slots[token] // block_size, slots[token] % block_size
         for head in range(key.shape[1]):
             place = (block, head, offset)
+            vector = _centered(key[token, head], blocks.key_offsets, head)
             _write_vector(
-                _rotated(key[token, head], blocks.key_scales, rules.rotation),
-                blocks.keys[place],
-                blocks.key_scales,
-                place,
-                rules.key_group_shift,
+                vector, blocks.keys, blocks.key_scales, place, rules.rotation, rules.key_group_shift
             )
             _write_vector(
-                _rotated(value[token, head], blocks.value_scales, rules.rotation),
-                blocks.values[place],
+                value[token, head],
+                blocks.values,
                 blocks.value_scales,
                 place,
+                rules.rotation,
                 rules.value_group_shift,
             )
 
 
 @njit
-def _rotated(vector, scales, rotation):  # type: ignore[no-untyped-def]
-    if scales is None:
+def _centered(vector, offsets, head):  # type: ignore[no-untyped-def]
+    if offsets is None:
         return vector
-    copy = vector.copy()
-    rotate(copy, rotation, 1.0)
-    return copy
+    return vector - offsets[head]
 
 
 @njit
-def _write_vector(vector, stored, scales, place, group_shift):  # type: ignore[no-untyped-def]
+def _write_vector(vector, stored, scales, place, rotation, group_shift):  # type: ignore[no-untyped-def]
     if scales is None:
-        stored[:] = vector
-    elif scales.ndim == 3:
-        scales[place] = _quantize(vector, stored)
+        stored[place][:] = vector
+        return
+    rotated = vector.copy()
+    rotate(rotated, rotation, 1.0)
+    if scales.ndim == 3:
+        scales[place] = _quantize(rotated, stored[place])
     else:
-        _quantize_groups(vector, stored, scales[place], 1 << group_shift)
+        _quantize_groups(rotated, stored[place], scales[place], 1 << group_shift)
 
 
 @njit

@@ -11,25 +11,32 @@ from engine.kv.codecs import EncodedVectors, Int4Codec, Int8Codec, ModelTypeCode
 from engine.kv.hadamard import hadamard
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KVScheme:
     """A codec for keys and one for values; both get rotated vectors, or neither.
 
     Attention happens in the rotated space: the product of two rotated vectors is that of the
     vectors, so only queries are rotated on the way in, and sums of values back on the way out.
+
+    `key_offsets` are subtracted from a layer's keys before they are rotated: float32
+    [num_layers, num_kv_heads, head_dim]. That shifts the scores of a query all alike.
     """
 
     name: str
     keys: VectorCodec
     values: VectorCodec
+    centers_keys: bool = False  # it pays to learn key offsets
+    key_offsets: torch.Tensor | None = None
 
     @property
     def is_quantized(self) -> bool:
         """Whether stored numbers differ from what they were; such schemes also rotate."""
         return self.keys.is_quantized
 
-    def encode_keys(self, keys: torch.Tensor) -> EncodedVectors:
-        """Keys [..., head_dim] as they are stored."""
+    def encode_keys(self, keys: torch.Tensor, layer_index: int) -> EncodedVectors:
+        """Keys [..., num_kv_heads, head_dim] as they are stored."""
+        if self.key_offsets is not None:
+            keys = keys.float() - self.key_offsets[layer_index]
         return self.keys.encode(self._prepared(keys))
 
     def encode_values(self, values: torch.Tensor) -> EncodedVectors:
@@ -64,7 +71,7 @@ KV_SCHEMES = (
     KVScheme("none", ModelTypeCodec(), ModelTypeCodec()),
     KVScheme("int8", Int8Codec(), Int8Codec()),
     KVScheme("k8v4", Int8Codec(), Int4Codec(_GROUP_SIZE)),
-    KVScheme("int4", Int4Codec(_GROUP_SIZE), Int4Codec(_GROUP_SIZE)),
+    KVScheme("int4", Int4Codec(_GROUP_SIZE), Int4Codec(_GROUP_SIZE), centers_keys=True),
 )
 
 

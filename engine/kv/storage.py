@@ -78,7 +78,7 @@ class PagedKVStorage:
         block_ids = torch.div(slots, self.block_size, rounding_mode="floor")
         offsets = slots - block_ids * self.block_size
         for stored, encoded in (
-            (self.keys, self.scheme.encode_keys(key)),
+            (self.keys, self.scheme.encode_keys(key, layer_index)),
             (self.values, self.scheme.encode_values(value)),
         ):
             stored.data[layer_index][block_ids, :, offsets] = encoded.data.to(stored.data.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from engine.kv.schemes import KVScheme, kv_scheme
 from engine.kv.storage import PagedKVStorage
 from engine.model.attention_hook import layer_windows
 from engine.model.fingerprint import model_fingerprint
+from engine.model.key_offsets import SAMPLE_TEXT, learn_key_offsets
 from engine.model.limits import (
     PoolSize,
     cpu_pool_bytes,
@@ -130,6 +131,8 @@ def assemble(
         seed=config.seed,
         row_multiple=row_multiple(model, scheme),
     )
+    if scheme.centers_keys:
+        factory = with_key_offsets(factory, tokenizer)
     pool = size_pool(
         config,
         max_model_len=factory.max_model_len,
@@ -148,6 +151,17 @@ def assemble(
     )
     info = _describe(config, factory, tokenizer, directory, pool)
     return LoadedModel(factory.make_runner(storage, backend), info, tokenizer)
+
+
+def with_key_offsets(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:
+    """The same with what the model's keys have in common on a sample of text."""
+    token_ids = tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False)[: factory.max_model_len]
+    plain = replace(factory, scheme=kv_scheme("none"))
+    storage = plain.make_storage(-(-len(token_ids) // factory.block_size))
+    offsets = learn_key_offsets(
+        storage, lambda backend: plain.make_runner(storage, backend), token_ids
+    )
+    return replace(factory, scheme=replace(factory.scheme, key_offsets=offsets))
 
 
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:
@@ -205,7 +219,7 @@ def _describe(
         name=config.model,
         architecture=type(model).__name__,
         tokenizer_path=str(directory),
-        fingerprint=model_fingerprint(model),
+        fingerprint=model_fingerprint(model, factory.scheme.key_offsets),
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
         weights_bytes=sum(weight.nbytes for weight in model.parameters()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -14,6 +15,7 @@ from engine.attention.cpu import NumbaAttention
 from engine.attention.interface import AttentionMetadata
 from engine.attention.reference import ReferenceAttention
 from engine.errors import ConfigError
+from engine.kv.schemes import kv_scheme
 from engine.kv.storage import PagedKVStorage
 from tests.attention_case import AttentionCase
 
@@ -199,6 +201,16 @@ def test_br_32_a_number_gone_wrong_stays_in_its_sequence(scheme: str, broken: fl
     assert not output[239, 6:9].isfinite().all()  # the heads that share the KV head
     for written, wanted in zip(stored_bytes(storage), stored_bytes(reference), strict=True):
         assert torch.equal(written, wanted)
+
+
+@pytest.mark.parametrize("head_dim", [64, 24])
+def test_key_offsets_are_subtracted_as_the_scheme_subtracts_them(head_dim: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    offsets = 3 * torch.randn(2, 3, head_dim, generator=generator)
+    scheme = replace(kv_scheme("int4"), key_offsets=offsets)
+    assert_as_reference(
+        AttentionCase((70, 21), scheme=scheme, head_dim=head_dim), [(0, 0, 70), (1, 0, 21)]
+    )
 
 
 def test_layers_do_not_touch_each_other() -> None:

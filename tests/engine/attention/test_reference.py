@@ -79,7 +79,7 @@ def through_storage(
     """What vectors are after a round trip, in the model's own space."""
     scheme = storage.scheme
     return (
-        scheme.rotate_back(scheme.keys.decode(*scheme.encode_keys(key))),
+        scheme.rotate_back(scheme.keys.decode(*scheme.encode_keys(key, 0))),
         scheme.rotate_back(scheme.values.decode(*scheme.encode_values(value))),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,7 +54,7 @@ def test_bytes_per_token(name: str, dtype: torch.dtype, expected_kib: int) -> No
 def test_scores_equal_those_of_unrotated_keys(name: str, tolerance: float) -> None:
     scheme = kv_scheme(name)
     query, key = vectors(20, 96, seed=1), vectors(20, 96, seed=2)
-    scores = scheme.rotate(query) @ scheme.keys.decode(*scheme.encode_keys(key)).T
+    scores = scheme.rotate(query) @ scheme.keys.decode(*scheme.encode_keys(key, 0)).T
     assert (scores - query @ key.T).abs().max() <= tolerance * 96**0.5
 
 
@@ -61,17 +63,29 @@ def test_what_is_stored_is_rotated(name: str) -> None:
     scheme = kv_scheme(name)
     some = vectors(4, 2, 64)
     for codec, encoded in (
-        (scheme.keys, scheme.encode_keys(some)),
+        (scheme.keys, scheme.encode_keys(some, 0)),
         (scheme.values, scheme.encode_values(some)),
     ):
         assert torch.equal(encoded.data, codec.encode(hadamard(some)).data)
     torch.testing.assert_close(scheme.rotate_back(scheme.rotate(some)), some)
 
 
+def test_key_offsets_shift_the_scores_of_a_query_all_alike() -> None:
+    offsets = vectors(2, 3, 64, seed=3) * 10
+    scheme = replace(kv_scheme("int8"), key_offsets=offsets)
+    query, key = vectors(1, 64, seed=1), vectors(50, 3, 64, seed=2) + offsets[1]
+    stored = scheme.keys.decode(*scheme.encode_keys(key, 1))
+    for head in range(3):
+        shifts = query @ key[:, head].T - scheme.rotate(query) @ stored[:, head].T
+        # Each score is off by its rounding, 64 times a step of about 6 / 254 / sqrt(12).
+        assert shifts.max() - shifts.min() < 0.03 * 8
+        assert (shifts - query @ offsets[1, head]).abs().max() < 0.03 * 8
+
+
 def test_none_rotates_nothing() -> None:
     scheme = kv_scheme("none")
     some = vectors(4, 2, 64).bfloat16()
-    assert torch.equal(scheme.encode_keys(some).data, some)
+    assert torch.equal(scheme.encode_keys(some, 0).data, some)
     assert torch.equal(scheme.rotate(some), some)
     assert torch.equal(scheme.rotate_back(some), some)
 

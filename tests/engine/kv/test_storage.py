@@ -67,7 +67,7 @@ def test_positions_are_read_back_through_a_scattered_table(scheme: str) -> None:
     storage.write(2, key[6:], value[6:], slots(table, 6, 10))
     read = storage.read(2, torch.tensor(table, dtype=torch.int32), 10)
     scheme = storage.scheme
-    assert torch.equal(read.keys, scheme.keys.decode(*scheme.encode_keys(key)))
+    assert torch.equal(read.keys, scheme.keys.decode(*scheme.encode_keys(key, 2)))
     assert torch.equal(read.values, scheme.values.decode(*scheme.encode_values(value)))
 
 
