@@ -37,7 +37,9 @@ class EngineConfig:
     )
     quantization: str = setting("auto", "format of the weights; auto is none for now")
     kv_cache_dtype: str = setting(
-        "auto", "format of the KV cache: int8 (auto), or none for the model's own type"
+        "auto",
+        "format of the KV cache: int8 (auto), k8v4 (8-bit keys, 4-bit values), int4, or none for "
+        "the model's own type",
     )
     block_size: int = setting(16, "tokens in a KV block")
     max_model_len: int | None = setting(
@@ -92,8 +94,9 @@ class EngineConfig:
             f"--quantization {self.quantization} is not there yet: use auto or none.",
         )
         _require(
-            self.kv_cache_dtype in {"auto", "none", "int8"},
-            f"--kv-cache-dtype {self.kv_cache_dtype} is not there yet: use auto, int8 or none.",
+            self.kv_cache_dtype in {"auto", "none", "int8", "k8v4", "int4"},
+            f"There is no --kv-cache-dtype {self.kv_cache_dtype}: use auto, int8, k8v4, int4 or "
+            "none.",
         )
         self._check_tiers()
         _require(

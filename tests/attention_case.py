@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from engine.attention.interface import AttentionMetadata
-from engine.kv.schemes import kv_scheme
+from engine.kv.schemes import KVScheme, kv_scheme
 from engine.kv.storage import PagedKVStorage
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -19,14 +19,15 @@ class AttentionCase:
         self,
         lengths: tuple[int, ...],
         *,
-        scheme: str = "int8",
+        scheme: str | KVScheme = "int8",
         heads: tuple[int, int] = (9, 3),
         head_dim: int = 64,
         block_size: int = 16,
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
     ) -> None:
-        self.lengths, self.scheme, self.heads = lengths, scheme, heads
+        self.lengths, self.heads = lengths, heads
+        self.scheme = kv_scheme(scheme) if isinstance(scheme, str) else scheme
         self.head_dim, self.block_size, self.dtype = head_dim, block_size, dtype
         counts = [-(-length // block_size) for length in lengths]
         self.num_blocks = sum(counts) + 2
@@ -44,7 +45,7 @@ class AttentionCase:
     def storage(self) -> PagedKVStorage:
         """Every slot that nobody writes is poison."""
         storage = PagedKVStorage(
-            kv_scheme(self.scheme),
+            self.scheme,
             num_layers=2,
             num_blocks=self.num_blocks,
             block_size=self.block_size,

@@ -51,7 +51,10 @@ LAYERS_BELOW: Mapping[str, set[str]] = {
 HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
     "torch": (
         *("engine/model/", "engine/attention/"),
-        *("engine/kv/schemes.py", "engine/kv/storage.py", "engine/kv/host_storage.py"),
+        *(
+            f"engine/kv/{name}.py"
+            for name in ("codecs", "hadamard", "schemes", "storage", "host_storage")
+        ),
     ),
     "transformers": ("engine/model/", "engine/text/"),
     "huggingface_hub": ("engine/model/",),

@@ -94,7 +94,7 @@ def test_truth_in_a_variable(text: str, value: bool) -> None:
         ),
         (
             ["--kv-cache-dtype", "fp8"],
-            "--kv-cache-dtype fp8 is not there yet: use auto, int8 or none.",
+            "There is no --kv-cache-dtype fp8: use auto, int8, k8v4, int4 or none.",
         ),
         (["--swap-space", "-1"], "--swap-space must be at least 0, not -1."),
         (

@@ -25,7 +25,7 @@ from engine.model.rope import replace_long_rope
 
 VOCAB_SIZE = 160
 CONTEXT = 256
-KV_FORMATS = ("none", "int8")
+KV_FORMATS = ("none", "int8", "k8v4", "int4")
 ARCHITECTURES = ("llama", "phi3", "phimoe", "qwen3", "mixtral")
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from engine.attention.cpu_kernels import Blocks, Rules, Step, write_and_attend
+from engine.attention.cpu_kernels import Rules, Step, write_and_attend
+from engine.attention.cpu_loading import Blocks
 from engine.attention.interface import AttentionBackend, AttentionMetadata
-from engine.kv.schemes import hadamard_block
+from engine.kv.codecs import Int4Codec, VectorCodec
+from engine.kv.hadamard import hadamard_block
 from engine.kv.storage import PagedKVStorage
 
 _ROWS_PER_TILE = 24  # queries times heads that share a KV head; their scores stay in the L1 cache
@@ -33,8 +35,10 @@ class NumbaAttention(AttentionBackend):
     def __init__(self, storage: PagedKVStorage) -> None:
         self._storage = storage
         self._blocks = [_layer_blocks(storage, layer) for layer in range(storage.num_layers)]
-        self._rotation = hadamard_block(storage.head_dim) if storage.scheme.has_scales else 1
-        self._vector_dtype = torch.float32 if storage.scheme.has_scales else storage.dtype
+        scheme = storage.scheme
+        self._rotation = hadamard_block(storage.head_dim) if scheme.is_quantized else 1
+        self._group_shifts = (_group_shift(scheme.keys), _group_shift(scheme.values))
+        self._vector_dtype = torch.float32 if scheme.is_quantized else storage.dtype
         self._num_threads = min(torch.get_num_threads(), numba.get_num_threads())
         self._metadata: AttentionMetadata | None = None  # what `_step` was made of
         self._step: Step | None = None
@@ -79,19 +83,26 @@ class NumbaAttention(AttentionBackend):
             output.numpy(),
             self._blocks[layer_index],
             self._step,
-            Rules(float(scale), sliding_window or _NO_WINDOW, self._rotation),
+            Rules(float(scale), sliding_window or _NO_WINDOW, self._rotation, *self._group_shifts),
             self._num_threads,
         )
         return output.to(query.dtype)
 
 
+def _group_shift(codec: VectorCodec) -> int:
+    return codec.group_size.bit_length() - 1 if isinstance(codec, Int4Codec) else 0
+
+
 def _layer_blocks(storage: PagedKVStorage, layer: int) -> Blocks:
-    keys, values = storage.keys, storage.values
+    keys, values, offsets = storage.keys, storage.values, storage.scheme.key_offsets
+    if offsets is None and storage.scheme.centers_keys:  # else Numba would compile twice
+        offsets = torch.zeros(storage.num_layers, storage.num_kv_heads, storage.head_dim)
     return Blocks(
         keys=_bits(keys.data[layer]),
         key_scales=None if keys.scales is None else _bits(keys.scales[layer]),
         values=_bits(values.data[layer]),
         value_scales=None if values.scales is None else _bits(values.scales[layer]),
+        key_offsets=None if offsets is None else offsets[layer].numpy(),
     )
 
 

@@ -19,32 +19,21 @@ import numpy as np
 from numba import njit, prange
 
 from engine.attention.cpu_llvm import LANES
+from engine.attention.cpu_loading import Chunk, load_chunk, make_chunk
 from engine.attention.cpu_vectors import (
     KEYS_PER_CHUNK,
     LOWEST,
     MAX_ROWS_AT_ONCE,
     STATE_SIZE,
-    convert,
     multiply_add,
     next_number,
     normalize,
     soften,
-    transpose,
 )
 from engine.attention.cpu_writing import rotate, write_tokens
 
 Array = Any  # of any element type: Numba compiles for those that come
 _LOG2_E = math.log2(math.e)
-_HALF = LANES // 2  # rows whose addresses are surely one block's
-
-
-class Blocks(NamedTuple):
-    """One layer's storage. Scales are the bits of float16, or None."""
-
-    keys: Array  # [num_blocks, num_kv_heads, block_size, head_dim]
-    key_scales: Array  # [num_blocks, num_kv_heads, block_size]
-    values: Array
-    value_scales: Array
 
 
 class Step(NamedTuple):
@@ -62,6 +51,8 @@ class Rules(NamedTuple):
     scale: float
     window: int  # keys that a query may see, itself included
     rotation: int  # size of the Hadamard blocks; 1 without rotation
+    key_group_shift: int  # binary logarithm of the numbers that share a scale; 0 without groups
+    value_group_shift: int
 
 
 class Scratch(NamedTuple):
@@ -71,9 +62,7 @@ class Scratch(NamedTuple):
     scores: Array  # [rows, KEYS_PER_CHUNK]
     sums: Array  # [rows, head_dim and room for a product's last columns]
     states: Array  # [rows, STATE_SIZE]
-    keys: Array  # [head_dim, KEYS_PER_CHUNK]
-    values: Array  # [KEYS_PER_CHUNK, head_dim] and room to read on
-    scales: Array  # [2, KEYS_PER_CHUNK]
+    chunk: Chunk
 
 
 class Tile(NamedTuple):
@@ -93,7 +82,7 @@ def write_and_attend(query, key, value, output, blocks, step, rules, num_threads
     for thread in prange(num_threads):
         first = num_tokens * thread // num_threads
         end = num_tokens * (thread + 1) // num_threads
-        write_tokens(key, value, blocks, step.slots, rules.rotation, first, end)
+        write_tokens(key, value, blocks, step.slots, rules, (first, end))
     for _ in prange(num_threads):
         _attend_tasks(counter, query, output, blocks, step, rules)
 
@@ -124,9 +113,7 @@ def _make_scratch(num_rows, head_dim):  # type: ignore[no-untyped-def]
         scores=np.empty((num_rows, KEYS_PER_CHUNK), np.float32),
         sums=np.empty((num_rows, padded), np.float32),
         states=np.empty((num_rows, STATE_SIZE), np.float32),
-        keys=np.empty((head_dim, KEYS_PER_CHUNK), np.float32),
-        values=np.empty((KEYS_PER_CHUNK + 2 * LANES, head_dim), np.float32),
-        scales=np.empty((2, KEYS_PER_CHUNK), np.float32),
+        chunk=make_chunk(head_dim),
     )
 
 
@@ -150,18 +137,19 @@ def _attend_tile(query, blocks, table, rules, tile, scratch):  # type: ignore[no
     head_dim = query.shape[2]
     end = tile.first_position + tile.num_tokens
     first_visible = max(0, tile.first_position - rules.window + 1)
-    chunk = first_visible // KEYS_PER_CHUNK * KEYS_PER_CHUNK
-    while chunk < end:
-        num_keys = min(KEYS_PER_CHUNK, end - chunk)
-        _load_chunk(blocks, table, tile.kv_head, chunk, num_keys, scratch)
+    chunk = scratch.chunk
+    first = first_visible // KEYS_PER_CHUNK * KEYS_PER_CHUNK
+    while first < end:
+        num_keys = min(KEYS_PER_CHUNK, end - first)
+        load_chunk(blocks, (table, tile.kv_head, first), num_keys, rules, chunk)
         scratch.scores[:num_rows] = 0
-        _multiply(scratch.scores, scratch.queries, scratch.keys, num_rows, head_dim, num_keys)
+        _multiply(scratch.scores, scratch.queries, chunk.keys, num_rows, head_dim, num_keys)
         for row in range(num_rows):
-            position = tile.first_position + row // heads - chunk
+            position = tile.first_position + row // heads - first
             visible = (max(position - rules.window + 1, 0), position + 1)
-            _soften_row(row, visible, blocks.keys, scratch)
-        _multiply(scratch.sums, scratch.scores, scratch.values, num_rows, num_keys, head_dim)
-        chunk += KEYS_PER_CHUNK
+            _soften_row(row, visible, blocks, scratch)
+        _multiply(scratch.sums, scratch.scores, chunk.values, num_rows, num_keys, head_dim)
+        first += KEYS_PER_CHUNK
 
 
 @njit
@@ -176,15 +164,15 @@ def _finish_rows(output, blocks, rules, tile, scratch):  # type: ignore[no-untyp
 
 
 @njit
-def _soften_row(row, visible, keys, scratch):  # type: ignore[no-untyped-def]
-    scores, sums = scratch.scores[row], scratch.sums[row]
+def _soften_row(row, visible, blocks, scratch):  # type: ignore[no-untyped-def]
+    scores, sums, chunk = scratch.scores[row], scratch.sums[row], scratch.chunk
     soften(
         scores.ctypes.data,
-        (scratch.scales[0].ctypes.data, scratch.scales[1].ctypes.data),
+        (chunk.key_scales.ctypes.data, chunk.value_scales.ctypes.data),
         visible,
         scratch.states[row].ctypes.data,
         (sums.ctypes.data, sums.size),
-        keys,
+        (blocks.keys, blocks.values),
     )
 
 
@@ -197,50 +185,3 @@ def _multiply(sums, left, right, num_rows, depth, width):  # type: ignore[no-unt
             (right.ctypes.data, right.shape[1]),
             (min(MAX_ROWS_AT_ONCE, num_rows - row), depth, width),
         )
-
-
-@njit
-def _load_chunk(blocks, table, kv_head, chunk, num_keys, scratch):  # type: ignore[no-untyped-def]
-    """Convert the chunk's keys, as columns, its values and its scales to floats."""
-    head_dim = blocks.keys.shape[3]
-    for group in range(0, num_keys, LANES):
-        position = chunk + group
-        group_end = group + LANES
-        if head_dim >= LANES:
-            rows = _stored_rows(blocks.keys, table, kv_head, position)
-            columns = scratch.keys[0, group:].ctypes.data
-            transpose(rows, head_dim, columns, head_dim, blocks.keys)
-        else:
-            _load_rows(blocks.keys, table, kv_head, position, scratch.values[group:])
-            scratch.keys[:, group:group_end] = scratch.values[group:group_end].T
-        _load_rows(blocks.values, table, kv_head, position, scratch.values[group:])
-        _load_scales(blocks.key_scales, table, kv_head, position, scratch.scales[0, group:])
-        _load_scales(blocks.value_scales, table, kv_head, position, scratch.scales[1, group:])
-
-
-@njit
-def _load_rows(stored, table, kv_head, position, target):  # type: ignore[no-untyped-def]
-    rows = _stored_rows(stored, table, kv_head, position)
-    for half in range(2):
-        convert(rows[half], target[half * _HALF].ctypes.data, _HALF * stored.shape[3], stored)
-
-
-@njit
-def _load_scales(stored, table, kv_head, position, scales):  # type: ignore[no-untyped-def]
-    if stored is not None:
-        rows = _stored_rows(stored, table, kv_head, position)
-        for half in range(2):
-            convert(rows[half], scales[half * _HALF :].ctypes.data, _HALF, stored)
-
-
-@njit
-def _stored_rows(stored, table, kv_head, position):  # type: ignore[no-untyped-def]
-    """Addresses of the slots of `position` and of the position eight later."""
-    block_size = stored.shape[2]
-    block, offset = position // block_size, position % block_size
-    first = stored[table[block], kv_head, offset:].ctypes.data
-    if offset + _HALF < block_size:
-        return first, stored[table[block], kv_head, offset + _HALF :].ctypes.data
-    # The next block; past the end of the table anything will do, since nobody looks at it.
-    following = table[min(block + 1, table.size - 1)]
-    return first, stored[following, kv_head].ctypes.data

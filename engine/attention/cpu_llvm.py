@@ -15,7 +15,7 @@ from numba.core import cgutils, types
 LANES = 16  # floats in a vector here; LLVM splits it into what the processor has
 
 FLOAT = ir.FloatType()
-INT32, INT64 = ir.IntType(32), ir.IntType(64)
+INT8, INT32, INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 # 2**x on [-0.5, 0.5], highest power first; relative error 3e-9.
 _EXP2 = (
     1.5467364972e-04,

@@ -26,10 +26,7 @@ from engine.attention.cpu_llvm import (
     largest,
     load,
     splat,
-    steps,
     store,
-    to_float,
-    transposed,
     vector,
 )
 
@@ -41,6 +38,16 @@ LOWEST = -3.4028234663852886e38  # the maximum over no keys
 Emit = Callable[[Any, Sequence[Any]], Any]
 
 
+def signature(emit: Emit, result: Any, *arguments: Any) -> Any:
+    """What an intrinsic returns: its type, and how its code is emitted."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
+        value = emit(builder, values)
+        return context.get_dummy_value() if value is None else value
+
+    return result(*arguments), generate
+
+
 @intrinsic
 def next_number(typing_context, counter):  # type: ignore[no-untyped-def]
     """Take the next number from a counter that several threads share."""
@@ -49,47 +56,7 @@ def next_number(typing_context, counter):  # type: ignore[no-untyped-def]
         pointer = builder.inttoptr(arguments[0], INT64.as_pointer())
         return builder.atomic_rmw("add", pointer, INT64(1), "monotonic")
 
-    return _signature(emit, types.int64, counter)
-
-
-@intrinsic
-def convert(typing_context, stored, target, count, of):  # type: ignore[no-untyped-def]
-    """Write `count` (8 or more) stored numbers as floats; `of` is an array of their type."""
-
-    def emit(builder: Any, arguments: Sequence[Any]) -> None:
-        stored, target, count, _ = arguments
-        with steps(builder, count, LANES // 2) as start:
-            numbers = load(builder, stored, start, of.dtype, LANES // 2)
-            store(builder, target, start, to_float(builder, numbers, of.dtype))
-
-    return _signature(emit, types.void, stored, target, count, of)
-
-
-@intrinsic
-def transpose(typing_context, rows, row_size, target, count, of):  # type: ignore[no-untyped-def]
-    """Write 16 stored rows of `count` (16 or more) numbers as `count` rows of 16 floats.
-
-    `rows` is two addresses, of eight rows each. The rows written are KEYS_PER_CHUNK floats apart.
-    """
-
-    def emit(builder: Any, arguments: Sequence[Any]) -> None:
-        rows, row_size, target, count, _ = arguments
-        with steps(builder, count, LANES) as start:
-            numbers = [
-                load(
-                    builder,
-                    builder.extract_value(rows, half),
-                    builder.add(start, builder.mul(row_size, INT64(row))),
-                    of.dtype,
-                )
-                for half in (0, 1)
-                for row in range(LANES // 2)
-            ]
-            for index, column in enumerate(transposed(builder, numbers)):
-                place = builder.mul(builder.add(start, INT64(index)), INT64(KEYS_PER_CHUNK))
-                store(builder, target, place, to_float(builder, column, of.dtype))
-
-    return _signature(emit, types.void, rows, row_size, target, count, of)
+    return signature(emit, types.int64, counter)
 
 
 @intrinsic
@@ -112,7 +79,7 @@ def multiply_add(typing_context, sums, left, right, shape):  # type: ignore[no-u
             ):
                 _multiply_columns(builder, matrices, depth, column, (rows, num_vectors))
 
-    return _signature(emit, types.void, sums, left, right, shape)
+    return signature(emit, types.void, sums, left, right, shape)
 
 
 @intrinsic
@@ -120,16 +87,19 @@ def soften(typing_context, scores, scales, visible, state, sums, of):  # type: i
     """One row's step of the running softmax, in base 2, over a chunk of keys.
 
     Turns scores into weights, zero outside `visible` (first, end); updates the row's `state` and
-    corrects its `sums` (address, width) when the maximum has grown. With int8 keys, scores are
-    multiplied by the keys' scales and weights by the values' (`scales`: two addresses).
+    corrects its `sums` (address, width) when the maximum has grown. `of` is the arrays of keys
+    and values: scores are multiplied by the scales of int8 keys, weights by those of int8 values
+    (`scales`: two addresses).
     """
 
     def emit(builder: Any, arguments: Sequence[Any]) -> None:
         scores, scales, visible, state, sums, _ = arguments
-        has_scales = of.dtype == types.int8
-        factors = cgutils.unpack_tuple(builder, scales, 2) if has_scales else (None, None)
+        key_scales, value_scales = (
+            address if array.dtype == types.int8 else None
+            for address, array in zip(cgutils.unpack_tuple(builder, scales, 2), of, strict=True)
+        )
         masks = _masks(builder, cgutils.unpack_tuple(builder, visible, 2))
-        values = _visible_scores(builder, scores, factors[0], masks)
+        values = _visible_scores(builder, scores, key_scales, masks)
         old = load(builder, state, INT64(0))
         new = largest(builder, [old, *values])
         correction = exp2(builder, builder.fsub(old, new))
@@ -137,8 +107,8 @@ def soften(typing_context, scores, scales, visible, state, sums, of):  # type: i
         for start, mask, value in zip(_CHUNK_STARTS, masks, values, strict=True):
             weight = builder.select(mask, exp2(builder, builder.fsub(value, new)), constant(0.0))
             total = builder.fadd(total, weight)
-            if has_scales:
-                weight = builder.fmul(weight, load(builder, factors[1], INT64(start)))
+            if value_scales is not None:
+                weight = builder.fmul(weight, load(builder, value_scales, INT64(start)))
                 # Once more: an unwritten slot's scale may be anything.
                 weight = builder.select(mask, weight, constant(0.0))
             store(builder, scores, INT64(start), weight)
@@ -148,7 +118,7 @@ def soften(typing_context, scores, scales, visible, state, sums, of):  # type: i
         with builder.if_then(builder.fcmp_unordered("!=", *lanes)):
             _scale_row(builder, sums, correction)
 
-    return _signature(emit, types.void, scores, scales, visible, state, sums, of)
+    return signature(emit, types.void, scores, scales, visible, state, sums, of)
 
 
 @intrinsic
@@ -164,18 +134,10 @@ def normalize(typing_context, state, sums):  # type: ignore[no-untyped-def]
         factor = splat(builder, builder.fdiv(FLOAT(1.0), total))
         _scale_row(builder, sums, factor)
 
-    return _signature(emit, types.void, state, sums)
+    return signature(emit, types.void, state, sums)
 
 
 _CHUNK_STARTS = range(0, KEYS_PER_CHUNK, LANES)
-
-
-def _signature(emit: Emit, result: Any, *arguments: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, values: Sequence[Any]) -> Any:
-        value = emit(builder, values)
-        return context.get_dummy_value() if value is None else value
-
-    return result(*arguments), generate
 
 
 def _multiply_columns(

@@ -1,4 +1,4 @@
-"""Storing K and V in their blocks, bit for bit as the KV schemes encode them."""
+"""Storing K and V in their blocks, bit for bit as `engine.kv.codecs` encodes them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,60 @@ from numba import njit
 _FLOAT_MAX = np.float32(np.finfo(np.float32).max)
 _HALF_MAX = np.float32(65504)
 _HALF_NAN = np.uint16(0x7E00)
+_HALF_SIGN = np.uint16(0x8000)
 _SMALLEST_NORMAL_HALF = np.float32(2.0**-14)
 _SUBNORMAL_HALF_STEP = np.float32(2.0**-24)
 _EXPONENT_SHIFT = np.int32((127 - 15) << 10)  # from a half's exponent to a float's
 _INT8_MAX = np.float32(127)
+_INT4_LOWEST = np.float32(-8)
+_INT4_HIGHEST = np.float32(7)
 
 
 @njit
-def write_tokens(key, value, blocks, slots, rotation, first, end):  # type: ignore[no-untyped-def]
+def write_tokens(key, value, blocks, slots, rules, tokens):  # type: ignore[no-untyped-def]
     """Store tokens [first, end), exactly as the KV scheme encodes them."""
     block_size = blocks.keys.shape[2]
-    for token in range(first, end):
+    for token in range(*tokens):
         block, offset = slots[token] // block_size, slots[token] % block_size
         for head in range(key.shape[1]):
             place = (block, head, offset)
-            _write_vector(key[token, head], blocks.keys, blocks.key_scales, place, rotation)
-            _write_vector(value[token, head], blocks.values, blocks.value_scales, place, rotation)
+            vector = _centered(key[token, head], blocks.key_offsets, head)
+            _write_vector(
+                vector, blocks.keys, blocks.key_scales, place, rules.rotation, rules.key_group_shift
+            )
+            _write_vector(
+                value[token, head],
+                blocks.values,
+                blocks.value_scales,
+                place,
+                rules.rotation,
+                rules.value_group_shift,
+            )
 
 
 @njit
-def _write_vector(vector, stored, scales, place, rotation):  # type: ignore[no-untyped-def]
+def _centered(vector, offsets, head):  # type: ignore[no-untyped-def]
+    if offsets is None:
+        return vector
+    return vector - offsets[head]
+
+
+@njit
+def _write_vector(vector, stored, scales, place, rotation, group_shift):  # type: ignore[no-untyped-def]
     if scales is None:
         stored[place][:] = vector
-    else:
-        rotated = vector.copy()
-        rotate(rotated, rotation, 1.0)
+        return
+    rotated = vector.copy()
+    rotate(rotated, rotation, 1.0)
+    if scales.ndim == 3:
         scales[place] = _quantize(rotated, stored[place])
+    else:
+        _quantize_groups(rotated, stored[place], scales[place], 1 << group_shift)
 
 
 @njit
 def rotate(vector, rotation, factor):  # type: ignore[no-untyped-def]
-    """Hadamard transform in place, block by block, in the order of `schemes.hadamard`."""
+    """Hadamard transform in place, block by block, in the order of `engine.kv.hadamard`."""
     half = 1
     while half < rotation:
         for start in range(0, vector.size, 2 * half):
@@ -56,16 +79,10 @@ def rotate(vector, rotation, factor):  # type: ignore[no-untyped-def]
 
 @njit
 def _quantize(vector, stored):  # type: ignore[no-untyped-def]
-    """Write int8 numbers, return the bits of their float16 scale; both as Int8Scheme has them."""
-    largest = np.float32(0)
-    for number in vector:
-        if not abs(number) <= _FLOAT_MAX:
-            stored[:] = 0
-            return _HALF_NAN
-        largest = max(largest, abs(number))
-    bits = _half_bits(min(largest / _INT8_MAX, _HALF_MAX))
+    """Write int8 numbers, return the bits of their float16 scale; both as Int8Codec has them."""
+    bits = _half_bits(abs(_extreme(vector)) / _INT8_MAX)
     divisor = _half_value(bits)
-    if divisor == 0:
+    if not divisor > 0:
         stored[:] = 0
         return bits
     for index in range(vector.size):
@@ -75,17 +92,58 @@ def _quantize(vector, stored):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _quantize_groups(vector, stored, scales, group_size):  # type: ignore[no-untyped-def]
+    """Write two 4-bit numbers a byte, and the bits of their groups' scales, as Int4Codec does."""
+    num_bytes = stored.size
+    for group in range(scales.size):
+        first, end = group * group_size, min((group + 1) * group_size, vector.size)
+        bits = _half_bits(_extreme(vector[first:end]) / _INT4_LOWEST)
+        divisor = _half_value(bits)
+        scales[group] = bits
+        for index in range(first, end):
+            level = np.float32(0)
+            if abs(divisor) > 0:
+                level = np.rint(vector[index] / divisor)
+            level = max(min(level, _INT4_HIGHEST), _INT4_LOWEST)
+            nibble = np.uint8(level - _INT4_LOWEST)
+            if index < num_bytes:
+                stored[index] = nibble
+            else:
+                stored[index - num_bytes] |= nibble << 4
+
+
+@njit
+def _extreme(numbers):  # type: ignore[no-untyped-def]
+    """The number farthest from zero, the positive one of two; NaN if there is a bad one."""
+    highest, lowest = numbers[0], numbers[0]
+    for number in numbers:
+        if not abs(number) <= _FLOAT_MAX:
+            return np.float32(np.nan)
+        highest, lowest = max(highest, number), min(lowest, number)
+    return highest if highest >= -lowest else lowest
+
+
+@njit
 def _half_bits(number):  # type: ignore[no-untyped-def]
-    """The nearest float16, ties to even, of 0 <= number <= 65504."""
-    if number < _SMALLEST_NORMAL_HALF:
-        return np.uint16(np.rint(number / _SUBNORMAL_HALF_STEP))
-    bits = np.float32(number).view(np.int32)
-    bits += np.int32(0xFFF) + ((bits >> 13) & np.int32(1))
-    return np.uint16((bits >> 13) - _EXPONENT_SHIFT)
+    """The nearest finite float16, ties to even, of a float32; one kind of 0, one kind of NaN."""
+    if np.isnan(number):
+        return _HALF_NAN
+    magnitude = min(abs(number), _HALF_MAX)
+    if magnitude < _SMALLEST_NORMAL_HALF:
+        bits = np.uint16(np.rint(magnitude / _SUBNORMAL_HALF_STEP))
+    else:
+        whole = np.float32(magnitude).view(np.int32)
+        whole += np.int32(0xFFF) + ((whole >> 13) & np.int32(1))
+        bits = np.uint16((whole >> 13) - _EXPONENT_SHIFT)
+    return bits | _HALF_SIGN if number < 0 and bits else bits
 
 
 @njit
 def _half_value(bits):  # type: ignore[no-untyped-def]
+    if bits == _HALF_NAN:
+        return np.float32(np.nan)
+    sign = np.float32(-1 if bits & _HALF_SIGN else 1)
+    bits &= ~_HALF_SIGN
     if bits < 1 << 10:
-        return np.float32(bits) * _SUBNORMAL_HALF_STEP
-    return np.int32((np.int32(bits) + _EXPONENT_SHIFT) << 13).view(np.float32)
+        return sign * np.float32(bits) * _SUBNORMAL_HALF_STEP
+    return sign * np.int32((np.int32(bits) + _EXPONENT_SHIFT) << 13).view(np.float32)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from engine.kv.codecs import EncodedVectors, VectorCodec
 from engine.kv.schemes import KVScheme
 
 
@@ -26,8 +27,9 @@ class CopiedBlock(Protocol):
 class StoredVectors(NamedTuple):
     """One kind (K or V) in all layers; index with a layer to get [num_blocks, ...].
 
-    data    [num_layers, num_blocks, num_kv_heads, block_size, head_dim]
-    scales  [num_layers, num_blocks, num_kv_heads, block_size], float16; None without scales
+    data    [num_layers, num_blocks, num_kv_heads, block_size, data_size]
+    scales  [num_layers, num_blocks, num_kv_heads, block_size], float16, with one more dimension
+            where a vector has several; None without scales
     """
 
     data: torch.Tensor
@@ -62,8 +64,8 @@ class PagedKVStorage:
         self.head_dim = head_dim
         self.dtype = dtype
         shape = (num_layers, num_blocks, num_kv_heads, block_size)
-        self.keys = _allocate(scheme, shape, head_dim, dtype, device)
-        self.values = _allocate(scheme, shape, head_dim, dtype, device)
+        self.keys = _allocate(scheme.keys, shape, head_dim, dtype, device)
+        self.values = _allocate(scheme.values, shape, head_dim, dtype, device)
 
     @property
     def nbytes(self) -> int:
@@ -84,8 +86,10 @@ class PagedKVStorage:
         """Encode and store K and V [num_tokens, num_kv_heads, head_dim] at `slots`."""
         block_ids = torch.div(slots, self.block_size, rounding_mode="floor")
         offsets = slots - block_ids * self.block_size
-        for stored, vectors in ((self.keys, key), (self.values, value)):
-            encoded = self.scheme.encode(vectors)
+        for stored, encoded in (
+            (self.keys, self.scheme.encode_keys(key, layer_index)),
+            (self.values, self.scheme.encode_values(value)),
+        ):
             stored.data[layer_index][block_ids, :, offsets] = encoded.data.to(stored.data.dtype)
             if stored.scales is not None and encoded.scales is not None:
                 stored.scales[layer_index][block_ids, :, offsets] = encoded.scales
@@ -94,10 +98,14 @@ class PagedKVStorage:
         """Decode the first `num_tokens` positions of a block table."""
         num_blocks = -(-num_tokens // self.block_size)
         used = block_ids[:num_blocks].long()
-        return KeysAndValues(
-            self._read(self.keys, layer_index, used, num_tokens),
-            self._read(self.values, layer_index, used, num_tokens),
+        keys, values = (
+            codec.decode(*_first_positions(stored, layer_index, used, num_tokens))
+            for codec, stored in (
+                (self.scheme.keys, self.keys),
+                (self.scheme.values, self.values),
+            )
         )
+        return KeysAndValues(keys, values)
 
     def copy_blocks(self, copies: Sequence[CopiedBlock]) -> None:
         """Copy the first slots of blocks, in all layers, one copy after the other."""
@@ -105,15 +113,6 @@ class PagedKVStorage:
             for tensor in self._tensors():
                 source = tensor[:, copy.source_block_id, :, : copy.num_tokens]
                 tensor[:, copy.target_block_id, :, : copy.num_tokens] = source
-
-    def _read(
-        self, stored: StoredVectors, layer_index: int, block_ids: torch.Tensor, num_tokens: int
-    ) -> torch.Tensor:
-        data = _positions(stored.data[layer_index][block_ids])[:num_tokens]
-        scales = None
-        if stored.scales is not None:
-            scales = _positions(stored.scales[layer_index][block_ids])[:num_tokens]
-        return self.scheme.decode(data, scales)
 
     def pack_blocks(self, block_ids: Sequence[int]) -> torch.Tensor:
         """All of each block, in one row of bytes: uint8 [num_blocks, block_nbytes]."""
@@ -140,16 +139,33 @@ class PagedKVStorage:
 
 
 def _allocate(
-    scheme: KVScheme,
+    codec: VectorCodec,
     shape: tuple[int, int, int, int],
     head_dim: int,
     dtype: torch.dtype,
     device: torch.device | str,
 ) -> StoredVectors:
     # Not zeroed: memory that no block uses yet is then never touched.
-    data = torch.empty(*shape, head_dim, dtype=scheme.data_dtype(dtype), device=device)
-    scales = torch.empty(shape, dtype=torch.float16, device=device) if scheme.has_scales else None
-    return StoredVectors(data, scales)
+    data = torch.empty(
+        *shape, codec.data_size(head_dim), dtype=codec.data_dtype(dtype), device=device
+    )
+    scales_shape = codec.scales_shape(head_dim)
+    if scales_shape is None:
+        return StoredVectors(data, None)
+    return StoredVectors(
+        data, torch.empty(*shape, *scales_shape, dtype=torch.float16, device=device)
+    )
+
+
+def _first_positions(
+    stored: StoredVectors, layer_index: int, block_ids: torch.Tensor, num_tokens: int
+) -> EncodedVectors:
+    data, scales = (
+        None if tensor is None else _positions(tensor[layer_index][block_ids])[:num_tokens]
+        for tensor in stored
+    )
+    assert data is not None
+    return EncodedVectors(data, scales)
 
 
 def _positions(blocks: torch.Tensor) -> torch.Tensor:

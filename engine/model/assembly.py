@@ -22,6 +22,7 @@ from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import model_fingerprint
 from engine.model.host_memory import num_host_slots
+from engine.model.key_offsets import SAMPLE_TEXT, learn_key_offsets
 from engine.model.limits import (
     PoolSize,
     cpu_pool_bytes,
@@ -137,6 +138,8 @@ def assemble(
         seed=config.seed,
         row_multiple=row_multiple(model, scheme),
     )
+    if scheme.centers_keys:
+        factory = with_key_offsets(factory, tokenizer)
     pool = size_pool(
         config,
         max_model_len=factory.max_model_len,
@@ -164,12 +167,23 @@ def assemble(
     return LoadedModel(factory.make_runner(storage, backend, num_slots), info, tokenizer)
 
 
+def with_key_offsets(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:
+    """The same with what the model's keys have in common on a sample of text."""
+    token_ids = tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False)[: factory.max_model_len]
+    plain = replace(factory, scheme=kv_scheme("none"))
+    storage = plain.make_storage(-(-len(token_ids) // factory.block_size))
+    offsets = learn_key_offsets(
+        storage, lambda backend: plain.make_runner(storage, backend), token_ids
+    )
+    return replace(factory, scheme=replace(factory.scheme, key_offsets=offsets))
+
+
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:
     """Padding of rows is for what would amplify rounding errors, and for CPUs, where it helps.
 
     The model's experts are switched with it: they pad their own rows then.
     """
-    is_amplified = scheme.has_scales and model.device.type == "cpu"
+    is_amplified = scheme.is_quantized and model.device.type == "cpu"
     use_padded_experts(model, is_amplified and model.dtype == torch.float32)
     return find_row_multiple(model) if is_amplified else 1
 
@@ -223,7 +237,7 @@ def _describe(
         name=config.model,
         architecture=type(model).__name__,
         tokenizer_path=str(directory),
-        fingerprint=model_fingerprint(model),
+        fingerprint=model_fingerprint(model, factory.scheme.key_offsets),
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
         weights_bytes=sum(weight.nbytes for weight in model.parameters()),

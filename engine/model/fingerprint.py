@@ -13,8 +13,11 @@ _SAMPLES_PER_TENSOR = 64
 _IRRELEVANT = ("_name_or_path", "_model_name_or_path", "transformers_version", "architectures")
 
 
-def model_fingerprint(model: PreTrainedModel) -> str:
-    """Hash of the configuration and of every weight's name, type, shape and some of its numbers."""
+def model_fingerprint(model: PreTrainedModel, key_offsets: torch.Tensor | None = None) -> str:
+    """Hash of the configuration and of every weight's name, type, shape and some of its numbers.
+
+    Also of what is subtracted from keys before they are stored, where something is.
+    """
     digest = hashlib.blake2b(digest_size=16)
     settings = model.config.to_dict()
     for name in _IRRELEVANT:
@@ -23,6 +26,8 @@ def model_fingerprint(model: PreTrainedModel) -> str:
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(_sample_bytes(tensor))
+    if key_offsets is not None:
+        digest.update(key_offsets.cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -1,7 +1,7 @@
 """How many tokens a row must be a multiple of, so that a token's numbers do not depend on the rest.
 
 A matrix product may sum in another order for few rows than for many. The difference is a rounding
-error, but an int8 KV cache amplifies it: a value that rounds the other way is off by a whole step,
+error, but a quantized KV cache amplifies it: a value that rounds the other way is off by a step,
 and logits by a tenth. On CPUs the order is the same from a few rows on, in multiples of few; what
 this machine's library does is tried out on the model's own weights.
 """

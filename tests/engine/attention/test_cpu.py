@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -13,8 +14,13 @@ from engine.attention import cpu
 from engine.attention.cpu import NumbaAttention
 from engine.attention.interface import AttentionMetadata
 from engine.attention.reference import ReferenceAttention
+from engine.errors import ConfigError
+from engine.kv.schemes import kv_scheme
 from engine.kv.storage import PagedKVStorage
 from tests.attention_case import AttentionCase
+
+SCHEMES = ("none", "int8", "k8v4", "int4")
+FOUR_BIT = ("k8v4", "int4")
 
 
 def attend(
@@ -48,29 +54,33 @@ def assert_as_reference(
         assert torch.equal(written, wanted)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(
     ("heads", "head_dim"),
     [((9, 3), 64), ((4, 4), 80), ((32, 8), 96), ((8, 1), 128), ((71, 1), 64), ((2, 1), 100),
-     ((6, 2), 24), ((4, 2), 8), ((3, 3), 5)],
+     ((6, 2), 24), ((4, 2), 8), ((3, 3), 5), ((3, 3), 6)],
 )  # fmt: skip
 def test_every_head_shape_gives_the_references_numbers_and_bytes(
     scheme: str, heads: tuple[int, int], head_dim: int
 ) -> None:
     case = AttentionCase((1, 37, 130, 64), scheme=scheme, heads=heads, head_dim=head_dim)
+    if head_dim % 2 and scheme in FOUR_BIT:
+        with pytest.raises(ConfigError, match=r"two numbers in a byte, and .* heads have 5"):
+            case.storage()
+        return
     first = [(1, 0, 20), (2, 0, 70), (3, 0, 63)]
     then = [(0, 0, 1), (1, 20, 37), (2, 70, 130), (3, 63, 64)]
     assert_as_reference(case, first, then)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
-@pytest.mark.parametrize("block_size", [8, 16, 32, 128])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("block_size", [8, 16, 32, 64, 128, 256, 512])
 def test_every_block_size(scheme: str, block_size: int) -> None:
     case = AttentionCase((200, 9, 8, 121), scheme=scheme, block_size=block_size, seed=block_size)
     assert_as_reference(case, case.whole())
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("window", [1, 2, 17, 64, 65, 100, 4000])
 def test_sliding_windows(scheme: str, window: int) -> None:
     case = AttentionCase((300, 40), scheme=scheme, seed=window)
@@ -78,18 +88,23 @@ def test_sliding_windows(scheme: str, window: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_sixteen_bit_models(scheme: str, dtype: torch.dtype) -> None:
     case = AttentionCase((100, 33), scheme=scheme, dtype=dtype)
     case.vectors[0][1][5, 0, :4] = torch.tensor([1e-7, -6e-8, 0.0, 3e-5])  # subnormal halves
     assert_as_reference(case, [(0, 0, 60)], [(0, 60, 100), (1, 0, 33)])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_steps(seed: int) -> None:
     rng = np.random.default_rng(seed)
     lengths = tuple(int(length) for length in rng.integers(1, 400, size=6))
-    case = AttentionCase(lengths, seed=seed, block_size=int(rng.choice([8, 16, 32])))
+    case = AttentionCase(
+        lengths,
+        scheme=("int8", *FOUR_BIT)[seed % 3],
+        seed=seed,
+        block_size=int(rng.choice([8, 16, 32, 512])),
+    )
     done = [0] * len(lengths)
     steps = []
     while done != list(lengths):
@@ -105,7 +120,7 @@ def test_random_steps(seed: int) -> None:
     assert_as_reference(case, *steps)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("window", [None, 50])
 def test_a_prompt_in_one_step_in_chunks_and_token_by_token_gives_the_same_bits(
     scheme: str, window: int | None
@@ -120,7 +135,7 @@ def test_a_prompt_in_one_step_in_chunks_and_token_by_token_gives_the_same_bits(
         assert torch.equal(torch.cat(parts), whole)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_neighbours_and_their_order_do_not_change_a_bit(scheme: str) -> None:
     case = AttentionCase((150, 90, 1, 300), scheme=scheme)
     alone = [attend(NumbaAttention(case.storage()), case, part) for part in case.whole()]
@@ -131,8 +146,9 @@ def test_neighbours_and_their_order_do_not_change_a_bit(scheme: str) -> None:
         assert torch.equal(together, torch.cat([alone[index] for index in order]))
 
 
-def test_the_number_of_threads_does_not_change_a_bit() -> None:
-    case = AttentionCase((150, 90, 1, 300))
+@pytest.mark.parametrize("scheme", ["int8", "int4"])
+def test_the_number_of_threads_does_not_change_a_bit(scheme: str) -> None:
+    case = AttentionCase((150, 90, 1, 300), scheme=scheme)
     results = []
     num_threads = torch.get_num_threads()
     try:
@@ -144,11 +160,12 @@ def test_the_number_of_threads_does_not_change_a_bit() -> None:
     assert torch.equal(*results)
 
 
+@pytest.mark.parametrize("scheme", ["int8", "int4"])
 @pytest.mark.parametrize(
-    "magnitude", [0.0, 1e-40, 1e-30, 1e-6, 5e-5, 1e-3, 1.0, 3e4, 1e6, 5e7, 1e18]
+    "magnitude", [0.0, 1e-40, 1e-30, 3e-8, 1e-6, 5e-5, 1e-3, 1.0, 3e4, 1e6, 5e7, 1e18]
 )
-def test_extreme_sizes_are_stored_as_the_scheme_stores_them(magnitude: float) -> None:
-    case = AttentionCase((40,))
+def test_extreme_sizes_are_stored_as_the_scheme_stores_them(scheme: str, magnitude: float) -> None:
+    case = AttentionCase((40,), scheme=scheme)
     for vectors in case.vectors[0][1:]:
         vectors *= magnitude
     own, reference = case.storage(), case.storage()
@@ -167,7 +184,7 @@ def test_scores_far_from_zero_are_softened_without_overflow() -> None:
         torch.testing.assert_close(own, expected, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("scheme", ["int8", "none"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_br_32_a_number_gone_wrong_stays_in_its_sequence(scheme: str, broken: float) -> None:
     case = AttentionCase((150, 90, 30), scheme=scheme)
@@ -184,6 +201,16 @@ def test_br_32_a_number_gone_wrong_stays_in_its_sequence(scheme: str, broken: fl
     assert not output[239, 6:9].isfinite().all()  # the heads that share the KV head
     for written, wanted in zip(stored_bytes(storage), stored_bytes(reference), strict=True):
         assert torch.equal(written, wanted)
+
+
+@pytest.mark.parametrize("head_dim", [64, 24])
+def test_key_offsets_are_subtracted_as_the_scheme_subtracts_them(head_dim: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    offsets = 3 * torch.randn(2, 3, head_dim, generator=generator)
+    scheme = replace(kv_scheme("int4"), key_offsets=offsets)
+    assert_as_reference(
+        AttentionCase((70, 21), scheme=scheme, head_dim=head_dim), [(0, 0, 70), (1, 0, 21)]
+    )
 
 
 def test_layers_do_not_touch_each_other() -> None:

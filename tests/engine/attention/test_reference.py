@@ -73,13 +73,18 @@ def expected_attention(
     return output.transpose(0, 1)
 
 
-def through_storage(storage: PagedKVStorage, vectors: torch.Tensor) -> torch.Tensor:
-    """What a vector is after a round trip, in the model's own space."""
+def through_storage(
+    storage: PagedKVStorage, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What vectors are after a round trip, in the model's own space."""
     scheme = storage.scheme
-    return scheme.rotate_back(scheme.decode(*scheme.encode(vectors)))
+    return (
+        scheme.rotate_back(scheme.keys.decode(*scheme.encode_keys(key, 0))),
+        scheme.rotate_back(scheme.values.decode(*scheme.encode_values(value))),
+    )
 
 
-@pytest.mark.parametrize("scheme", ["none", "int8"])
+@pytest.mark.parametrize("scheme", ["none", "int8", "k8v4", "int4"])
 @pytest.mark.parametrize("window", [None, 5, 1, 100])
 def test_a_whole_prompt_equals_pytorch(scheme: str, window: int | None) -> None:
     storage = make_storage(scheme)
@@ -87,11 +92,11 @@ def test_a_whole_prompt_equals_pytorch(scheme: str, window: int | None) -> None:
     output = ReferenceAttention(storage).attend(
         1, query, key, value, metadata(([7, 3, 30, 12, 5], 0, 19)), SCALE, window
     )
-    stored_key, stored_value = through_storage(storage, key), through_storage(storage, value)
+    stored_key, stored_value = through_storage(storage, key, value)
     torch.testing.assert_close(output, expected_attention(query, stored_key, stored_value, window))
 
 
-@pytest.mark.parametrize("scheme", ["none", "int8"])
+@pytest.mark.parametrize("scheme", ["none", "int8", "k8v4", "int4"])
 @pytest.mark.parametrize("window", [None, 6])
 def test_chunks_of_several_sequences_equal_each_whole(scheme: str, window: int | None) -> None:
     storage = make_storage(scheme)
@@ -106,7 +111,7 @@ def test_chunks_of_several_sequences_equal_each_whole(scheme: str, window: int |
         outputs[0].append(output[: b - a])
         outputs[1].append(output[b - a :])
     for (query, key, value), chunks in zip((first, second), outputs, strict=True):
-        stored_key, stored_value = through_storage(storage, key), through_storage(storage, value)
+        stored_key, stored_value = through_storage(storage, key, value)
         expected = expected_attention(query, stored_key, stored_value, window)
         torch.testing.assert_close(torch.cat(chunks), expected)
 

@@ -9,18 +9,21 @@ from engine.batch import BlockCopy
 from engine.kv.schemes import kv_scheme
 from engine.kv.storage import PagedKVStorage
 
-SCHEMES = ("none", "int8")
+SCHEMES = ("none", "int8", "k8v4", "int4")
+
+
+HEAD_DIM = 40  # 4-bit: a group of 32 and one of 8
 
 
 def make_storage(scheme: str = "none", dtype: torch.dtype = torch.float32) -> PagedKVStorage:
-    """Three layers, ten blocks of four tokens, two KV heads of eight; every slot holds NaN."""
+    """Three layers, ten blocks of four tokens, two KV heads of 40; every slot holds NaN."""
     storage = PagedKVStorage(
         kv_scheme(scheme),
         num_layers=3,
         num_blocks=10,
         block_size=4,
         num_kv_heads=2,
-        head_dim=8,
+        head_dim=HEAD_DIM,
         dtype=dtype,
     )
     for stored in (storage.keys, storage.values):
@@ -29,7 +32,7 @@ def make_storage(scheme: str = "none", dtype: torch.dtype = torch.float32) -> Pa
 
 
 def vectors(num_tokens: int, seed: int) -> torch.Tensor:
-    return torch.randn(num_tokens, 2, 8, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(num_tokens, 2, HEAD_DIM, generator=torch.Generator().manual_seed(seed))
 
 
 def slots(block_ids: list[int], start: int, end: int) -> torch.Tensor:
@@ -37,10 +40,13 @@ def slots(block_ids: list[int], start: int, end: int) -> torch.Tensor:
 
 
 def test_layout_is_layers_blocks_heads_slots_head_dim() -> None:
-    storage = make_storage("int8")
-    assert storage.keys.data.shape == (3, 10, 2, 4, 8)
+    storage = make_storage("k8v4")
+    assert storage.keys.data.shape == (3, 10, 2, 4, 40)
+    assert storage.keys.scales is not None
+    assert storage.keys.scales.shape == (3, 10, 2, 4)
+    assert storage.values.data.shape == (3, 10, 2, 4, 20)
     assert storage.values.scales is not None
-    assert storage.values.scales.shape == (3, 10, 2, 4)
+    assert storage.values.scales.shape == (3, 10, 2, 4, 2)
 
 
 def test_a_vector_lies_at_its_block_head_and_offset() -> None:
@@ -60,8 +66,9 @@ def test_positions_are_read_back_through_a_scattered_table(scheme: str) -> None:
     storage.write(2, key[:6], value[:6], slots(table, 0, 6))
     storage.write(2, key[6:], value[6:], slots(table, 6, 10))
     read = storage.read(2, torch.tensor(table, dtype=torch.int32), 10)
-    for got, given in ((read.keys, key), (read.values, value)):
-        assert torch.equal(got, storage.scheme.decode(*storage.scheme.encode(given)))
+    scheme = storage.scheme
+    assert torch.equal(read.keys, scheme.keys.decode(*scheme.encode_keys(key, 2)))
+    assert torch.equal(read.values, scheme.values.decode(*scheme.encode_values(value)))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -69,7 +76,7 @@ def test_slots_never_written_are_never_read(scheme: str) -> None:
     storage = make_storage(scheme)
     storage.write(0, vectors(5, seed=1), vectors(5, seed=2), slots([3, 4], 0, 5))
     read = storage.read(0, torch.tensor([3, 4, 0, 0]), 5)
-    assert read.keys.shape == (5, 2, 8)
+    assert read.keys.shape == (5, 2, HEAD_DIM)
     assert read.keys.isfinite().all()
     assert read.values.isfinite().all()
 
@@ -98,11 +105,18 @@ def test_copies_happen_in_order() -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "dtype", "bytes_per_vector"),
-    [("none", torch.float32, 32), ("none", torch.bfloat16, 16), ("int8", torch.float32, 10)],
+    [
+        ("none", torch.float32, 160),
+        ("none", torch.bfloat16, 80),
+        ("int8", torch.float32, 42),
+        ("k8v4", torch.float32, 33),
+        ("int4", torch.float32, 24),
+    ],
 )
 def test_nbytes_is_what_the_scheme_says(
     scheme: str, dtype: torch.dtype, bytes_per_vector: int
 ) -> None:
+    """Of K and V on average."""
     storage = make_storage(scheme, dtype)
     assert storage.nbytes == 2 * 3 * 10 * 2 * 4 * bytes_per_vector
-    assert storage.nbytes == 40 * storage.scheme.bytes_per_token(3, 2, 8, dtype)
+    assert storage.nbytes == 40 * storage.scheme.bytes_per_token(3, 2, HEAD_DIM, dtype)

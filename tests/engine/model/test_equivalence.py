@@ -1,4 +1,4 @@
-"""Greedy replies equal `model.generate`; with int8 KV they equal the runner's own cold single run.
+"""Greedy replies equal `model.generate`; with quantized KV they equal the runner's own cold run.
 
 A difference is allowed only where the two strongest logits lie within 1e-3, and is counted.
 """
@@ -28,6 +28,7 @@ from tests.tiny_models import (
 )
 
 BACKENDS = ("reference", "numba")
+QUANTIZED = ("int8", "k8v4", "int4")
 NUM_TOKENS = 24
 
 
@@ -106,12 +107,14 @@ def test_a_second_turn_on_kept_blocks_equals_generate(tiny: PreTrainedModel, bac
     assert count_close_calls(plain_logits(tiny), follow_up, ours, theirs) == 0
 
 
-@pytest.mark.parametrize("chunk", [1000, 16, 7])
-def test_int8_replies_do_not_depend_on_the_batch(
-    tiny: PreTrainedModel, backend: str, chunk: int
+@pytest.mark.parametrize(
+    ("scheme", "chunk"), [("int8", 1000), ("int8", 16), ("int8", 7), ("k8v4", 16), ("int4", 7)]
+)
+def test_quantized_replies_do_not_depend_on_the_batch(
+    tiny: PreTrainedModel, backend: str, scheme: str, chunk: int
 ) -> None:
     texts = prompts(seed=3)
-    making = {"scheme": "int8", "backend": backend}
+    making = {"scheme": scheme, "backend": backend}
     alone = replies(tiny, texts, **making)
     together = batched_replies(tiny, texts, chunk, **making)
     close = 0
@@ -121,9 +124,12 @@ def test_int8_replies_do_not_depend_on_the_batch(
     assert close <= 1
 
 
-def test_an_int8_second_turn_equals_its_cold_run(tiny: PreTrainedModel, backend: str) -> None:
+@pytest.mark.parametrize("scheme", QUANTIZED)
+def test_a_quantized_second_turn_equals_its_cold_run(
+    tiny: PreTrainedModel, backend: str, scheme: str
+) -> None:
     prompt, added = prompts(seed=4, lengths=(37, 11))
-    making = {"scheme": "int8", "backend": backend}
+    making = {"scheme": scheme, "backend": backend}
     first = replies(tiny, [prompt], **making)[0]
     follow_up = [*prompt, *first, *added]
     cold = replies(tiny, [follow_up], **making)[0]

@@ -57,14 +57,23 @@ def test_a_second_load_has_the_same_fingerprint(tmp_path: Path) -> None:
     assert load(directory).info.fingerprint == load(directory).info.fingerprint
 
 
-def test_br_11_each_model_has_its_own_geometry(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "small_bytes", "large_bytes"),
+    [("int8", 216, 1040), ("k8v4", 168, 800), ("int4", 120, 560)],
+)
+def test_br_11_each_model_has_its_own_geometry(
+    tmp_path: Path, name: str, small_bytes: int, large_bytes: int
+) -> None:
     small = saved(tmp_path / "small")
     large = saved(tmp_path / "large", "phi3", num_hidden_layers=5, num_key_value_heads=4)
     shapes = [
         (info.num_layers, info.num_kv_heads, info.head_dim, info.kv_bytes_per_token)
-        for info in (load(directory).info for directory in (small, large, small))
+        for info in (
+            load(directory, kv_cache_dtype=name, attention_backend="reference").info
+            for directory in (small, large, small)
+        )
     ]
-    assert shapes == [(3, 2, 16, 216), (5, 4, 24, 1040), (3, 2, 16, 216)]
+    assert shapes == [(3, 2, 16, small_bytes), (5, 4, 24, large_bytes), (3, 2, 16, small_bytes)]
 
 
 def test_br_12_longrope_serves_what_the_model_was_trained_for(tmp_path: Path) -> None:

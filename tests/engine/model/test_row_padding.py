@@ -48,4 +48,5 @@ def test_every_architecture_s_products_can_be_tried(architecture: str) -> None:
 def test_only_formats_that_amplify_are_padded(bundled_model: BundledModel) -> None:
     model = bundled_model.model
     assert row_multiple(model, kv_scheme("none")) == 1
-    assert row_multiple(model, kv_scheme("int8")) == find_row_multiple(model)
+    for name in ("int8", "k8v4", "int4"):
+        assert row_multiple(model, kv_scheme(name)) == find_row_multiple(model)
