@@ -41,7 +41,7 @@ class EngineConfig:
         "format of the KV cache: int8 (auto), k8v4 (8-bit keys, 4-bit values), int4, or none for "
         "the model's own type",
     )
-    block_size: int = setting(16, "tokens in a KV block")
+    block_size: int = setting(16, "tokens in a KV block: a power of two from 8 to 512")
     max_model_len: int | None = setting(
         None, "longest context in tokens; default: what the model was trained for"
     )

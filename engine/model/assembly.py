@@ -22,7 +22,7 @@ from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import model_fingerprint
 from engine.model.host_memory import num_host_slots
-from engine.model.key_offsets import SAMPLE_TEXT, learn_key_offsets
+from engine.model.key_offsets import NUM_SAMPLE_TOKENS, SAMPLE_TEXT, learn_key_offsets
 from engine.model.limits import (
     PoolSize,
     cpu_pool_bytes,
@@ -169,12 +169,11 @@ def assemble(
 
 def with_key_offsets(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:
     """The same with what the model's keys have in common on a sample of text."""
-    token_ids = tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False)[: factory.max_model_len]
+    num_tokens = min(NUM_SAMPLE_TOKENS, factory.max_model_len)
+    token_ids = tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False)[:num_tokens]
     plain = replace(factory, scheme=kv_scheme("none"))
     storage = plain.make_storage(-(-len(token_ids) // factory.block_size))
-    offsets = learn_key_offsets(
-        storage, lambda backend: plain.make_runner(storage, backend), token_ids
-    )
+    offsets = learn_key_offsets(factory.model, storage, token_ids, factory.max_model_len)
     return replace(factory, scheme=replace(factory.scheme, key_offsets=offsets))
 
 

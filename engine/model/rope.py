@@ -79,6 +79,16 @@ def long_ropes(model: PreTrainedModel) -> list[LongRope]:
     return [module for module in model.modules() if isinstance(module, LongRope)]
 
 
+def choose_tables_of_one_sequence(model: PreTrainedModel, position_ids: torch.Tensor) -> None:
+    """Before a pass over the positions [1, num_tokens] of a single sequence, outside of a step."""
+    original_max_len = long_rope_length(model.config)
+    if original_max_len is None:
+        return
+    is_long = bool((position_ids >= original_max_len).any())
+    for rope in long_ropes(model):
+        rope.table_indices = torch.full_like(position_ids, int(is_long))
+
+
 def replace_long_rope(model: PreTrainedModel) -> None:
     """Give a LongRoPE model rotary modules that choose by sequence; others stay as they are.
 

@@ -123,11 +123,16 @@ def test_int8_replies_equal_their_own_cold_single_run(bundled_model: BundledMode
     assert replies == cold
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 13])
-def test_a_hit_equals_a_miss_bit_for_bit(bundled_model: BundledModel, chunk: int) -> None:
-    """With int8 KV a rounding error would grow to a tenth in the logits."""
+@pytest.mark.parametrize(
+    ("scheme", "chunk"),
+    [("int8", 1), ("int8", 2), ("int8", 3), ("int8", 13), ("k8v4", 3), ("int4", 13)],
+)
+def test_a_hit_equals_a_miss_bit_for_bit(
+    bundled_model: BundledModel, scheme: str, chunk: int
+) -> None:
+    """With quantized KV a rounding error would grow to a tenth in the logits, or more."""
     token_ids = first_turns(bundled_model)[1]
-    driver = RunnerDriver(make_factory(bundled_model.model, scheme="int8", backend="numba"))
+    driver = RunnerDriver(make_factory(bundled_model.model, scheme=scheme, backend="numba"))
     cold = driver.logits(token_ids)
     running = driver.start(token_ids[:-1])
     while running.num_computed < len(token_ids) - 1:

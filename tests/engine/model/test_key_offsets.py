@@ -12,11 +12,12 @@ from engine.config import EngineConfig
 from engine.model.assembly import with_key_offsets
 from engine.model.key_offsets import learn_key_offsets
 from engine.model.loader import load_model
+from engine.model.rope import replace_long_rope
 from tests.conftest import BundledModel
 from tests.runner_driver import RunnerDriver, make_factory
-from tests.tiny_models import tiny_model, tiny_tokenizer
+from tests.tiny_models import CONTEXT, longrope_config, model_of, tiny_model, tiny_tokenizer
 
-TOKEN_IDS = [3, 5, 7, 3, 11, 2, 13]
+TOKEN_IDS = [3, 5, 7, 3, 11, 2, 13, 17, 8, 5, 19, 4]
 
 
 def keys_of(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
@@ -33,16 +34,33 @@ def keys_of(model: PreTrainedModel, token_ids: list[int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "phi3", "phimoe"])
-def test_offsets_are_the_mean_keys(architecture: str) -> None:
+def test_offsets_are_the_mean_keys_all_over_the_context(architecture: str) -> None:
     model = tiny_model(architecture)
-    factory = make_factory(model)
-    storage = factory.make_storage(2)
-    offsets = learn_key_offsets(
-        storage, lambda backend: factory.make_runner(storage, backend), TOKEN_IDS
-    )
+    storage = make_factory(model).make_storage(2)
+    at_the_start = learn_key_offsets(model, storage, TOKEN_IDS, len(TOKEN_IDS))
     expected = keys_of(model, TOKEN_IDS).mean(dim=1)
-    torch.testing.assert_close(offsets, expected, atol=1e-3, rtol=1e-3)
-    assert torch.equal(offsets, offsets.half().float())
+    torch.testing.assert_close(at_the_start, expected, atol=1e-3, rtol=1e-3)
+    all_over = learn_key_offsets(model, storage, TOKEN_IDS, CONTEXT)
+    assert torch.equal(all_over, all_over.half().float())
+    # Elsewhere keys are turned otherwise, so they have less in common.
+    assert 0.1 < all_over.norm() / at_the_start.norm() < 1.0
+
+
+@pytest.mark.parametrize("num_tokens", [1, 3])
+def test_the_shortest_contexts_have_offsets_too(num_tokens: int) -> None:
+    model = tiny_model("llama")
+    storage = make_factory(model).make_storage(1)
+    assert learn_key_offsets(model, storage, TOKEN_IDS[:num_tokens], num_tokens).isfinite().all()
+
+
+def test_places_beyond_the_first_rotary_table_are_read_under_the_second() -> None:
+    model = model_of(longrope_config("phi3"))
+    storage = make_factory(model).make_storage(2)
+    replace_long_rope(model)
+    within = learn_key_offsets(model, storage, TOKEN_IDS, 64)
+    all_over = learn_key_offsets(model, storage, TOKEN_IDS, CONTEXT)
+    assert all_over.isfinite().all()
+    assert not torch.equal(within, all_over)
 
 
 def test_the_same_is_learnt_again_and_makes_keys_smaller(bundled_model: BundledModel) -> None:
