@@ -35,7 +35,7 @@ def stderr_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     [
         (["--port", "x"], {}, "--port must be a whole number, not 'x'."),
         ([], {"HEARTH_DTYPE": "int3"}, "HEARTH_DTYPE must be one of auto, float32, "),
-        (["--swap-space", "4"], {}, "--swap-space is not there yet: use 0."),
+        (["--swap-space", "-1"], {}, "--swap-space must be at least 0, not -1."),
         (["--host", "256.0.0.1", "--model", "bundled"], {}, "Cannot listen on 256.0.0.1 port"),
         (["--model", "/nowhere/model.gguf"], {}, ""),
     ],

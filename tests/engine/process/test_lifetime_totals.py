@@ -67,9 +67,11 @@ def test_histograms_are_summed() -> None:
 def test_without_a_process_nothing_runs() -> None:
     totals = LifetimeTotals()
     assert totals.process_ended(0.0, 0) is None
-    busy = make_engine_stats(num_running=3, num_waiting=1, num_blocks_in_use=60, num_blocks_free=4)
+    pool = {"num_blocks_in_use": 60, "num_blocks_free": 4, "num_host_blocks": 9}
+    busy = make_engine_stats(num_running=3, num_waiting=1, **pool)
     totals.add(busy)
     at_rest = totals.process_ended(now_s=9.0, num_waiting=4)
     assert at_rest is not None
     assert (at_rest.num_running, at_rest.num_waiting, at_rest.time_s) == (0, 4, 9.0)
     assert (at_rest.num_blocks_in_use, at_rest.num_blocks_free) == (0, 64)
+    assert at_rest.num_host_blocks == 0
