@@ -27,7 +27,7 @@ _DIGEST_BYTES = 16
 
 
 def root_hash(identity: str, block_size: int, namespace: str) -> BlockHash:
-    """`identity` names the model and its KV scheme."""
+    """`identity`: of what all KV depends on, see ModelInfo.kv_identity."""
     return _digest(repr((identity, block_size, namespace)).encode())
 
 

@@ -229,9 +229,9 @@ class Tiers:
         return TierUsage(
             num_host_slots=self._host.num_slots,
             num_host_blocks=len(self._host),
-            num_disk_blocks=len(disk) if disk else 0,
-            disk_bytes=disk.num_bytes if disk else 0,
-            max_disk_bytes=disk.max_bytes if disk else 0,
+            num_disk_blocks=0 if disk is None else len(disk),
+            disk_bytes=0 if disk is None else disk.num_bytes,
+            max_disk_bytes=0 if disk is None else disk.max_bytes,
             num_saved_total=self._num_saved_total,
             num_restored_total=self._num_restored_total,
         )

@@ -253,3 +253,7 @@ def test_without_slots_nothing_is_kept() -> None:
     kv.extend("b", 16)
     assert not kv.tiers.take_moves()
     kv.check_integrity()
+
+
+def test_an_empty_disk_cache_shows_its_limit() -> None:
+    assert manager(disk=FakeDisk()).tiers.usage().max_disk_bytes == 100_000
