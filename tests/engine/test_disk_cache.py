@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from engine.disk_cache import open_disk_cache
 from engine.engine import EngineState
 from engine.kv import disk_worker
+from engine.kv.block_file import BlockFormat
+from engine.kv.disk_directory import Contents, DiskDirectory
 from engine.kv.disk_worker import DiskWorker
 from engine.process.process_engine import ProcessEngine
 from tests.engine_factories import wait_until
@@ -179,6 +182,29 @@ def test_what_is_forgotten_just_before_the_stop_is_not_kept(tmp_path: Path) -> N
         next(iter(stream))
         engine.forget(["c1"])
     assert block_files(tmp_path) == []
+
+
+def test_what_another_format_kept_of_a_forgotten_conversation_goes_too(tmp_path: Path) -> None:
+    first_turn(tmp_path, conversation="c1", kv_cache_dtype="none")
+    assert block_files(tmp_path)
+    with tiny_engine(disk_cache=tmp_path) as engine:
+        engine.forget(["c1"])
+    assert block_files(tmp_path) == []
+
+
+def test_a_directory_that_cannot_be_listed_is_not_kept_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(directory: DiskDirectory) -> Contents:
+        raise OSError(5, "Input/output error")
+
+    block_format = BlockFormat("model/int8", 8, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskDirectory, "contents", fail)
+        assert open_disk_cache(tmp_path, block_format, 4096) is None
+    cache = open_disk_cache(tmp_path, block_format, 4096)
+    assert cache is not None
+    cache.worker.close()
 
 
 def test_a_full_disk_leaves_serving_as_it_was(
