@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ConfigError
+from engine.kv_quality import QualityTable
 from engine.settings import setting
 
 BUNDLED_MODEL = "bundled"
@@ -147,7 +148,9 @@ class EngineConfig:
 
     @property
     def kv_scheme(self) -> str:
-        return "int8" if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+        if self.kv_cache_dtype == "auto":
+            return QualityTable().choose(self.model)
+        return self.kv_cache_dtype
 
     @property
     def cache_path(self) -> Path:
