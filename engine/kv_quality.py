@@ -27,8 +27,8 @@ class MeasuredFormat(NamedTuple):
 
 
 MEASURED_FORMATS = (
-    MeasuredFormat("bundled", "none", 0.0, 1.0, "2026-12-01", "e20b4d8"),
-    MeasuredFormat("bundled", "int8", 0.000377, 0.9879, "2026-12-01", "e20b4d8"),
+    MeasuredFormat("bundled", "none", 0.0, 1.0, "2026-12-01", "3a97f79"),
+    MeasuredFormat("bundled", "int8", 0.000377, 0.9879, "2026-12-01", "3a97f79"),
     MeasuredFormat("bundled", "k8v4", 0.007357, 0.9547, "2026-12-01", "638deb9"),
     MeasuredFormat("bundled", "int4", 0.063830, 0.8721, "2026-12-01", "638deb9"),
 )
