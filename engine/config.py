@@ -183,7 +183,8 @@ class ModelInfo:
     architecture: str
     tokenizer_path: str  # directory with the tokenizer's files and the chat template
     tokenizer_runs_code: bool = False  # the model's own, as --trust-remote-code allows
-    fingerprint: str  # of config and weights; part of every block hash
+    fingerprint: str  # of config and weights
+    kv_identity: str  # of all that stored K and V depend on; part of every block hash
     device: str
     dtype: str
     weights_bytes: int

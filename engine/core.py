@@ -117,6 +117,8 @@ class EngineCore:
         if batch:
             outcome = self._step_runner.run(batch)
             outputs += self._update(batch, outcome, started_s)
+        elif batch.block_copies:  # all that was planned counted on blocks that did not come
+            self._scheduler.start_again(batch, self._step_runner.copy(batch.block_copies))
         return outputs
 
     def progress(self) -> dict[str, RequestProgress]:

@@ -104,9 +104,13 @@ class Roster:
                 self._cross(request, regime)
 
     def take_back(self, request: Request) -> None:
-        """Like preempt, for one whose cached tokens have turned out not to be there."""
+        """Like preempt, for one whose cached tokens have turned out not to be there.
+
+        The figures of a start that went well before stay what they were.
+        """
         self.preempt(request)
-        request.num_cached_tokens = request.num_host_tokens = request.num_disk_tokens = 0
+        if request in self.started:
+            request.num_cached_tokens = request.num_host_tokens = request.num_disk_tokens = 0
 
     def of_conversations(self, conversations: Collection[str]) -> list[Request]:
         return [item for item in self._requests.values() if item.conversation in conversations]

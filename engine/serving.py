@@ -40,8 +40,8 @@ def make_serving(
 ) -> Serving:
     info = loaded.info
     mover = loaded.runner.mover
-    identity = f"{info.fingerprint}/{info.kv_scheme}"
-    disk = _open_disk(config, BlockFormat(identity, info.block_size, mover.block_nbytes))
+    block_format = BlockFormat(info.kv_identity, info.block_size, mover.block_nbytes)
+    disk = _open_disk(config, block_format)
     tiers = Tiers(
         mover.num_slots,
         disk.tier if disk else None,
@@ -50,7 +50,7 @@ def make_serving(
     kv = KVCacheManager(
         num_blocks=info.num_blocks,
         block_size=info.block_size,
-        identity=identity,
+        identity=info.kv_identity,
         enable_prefix_caching=config.enable_prefix_caching,
         tiers=tiers,
     )

@@ -63,8 +63,14 @@ class StepRunner:
         unfilled = {load.block_id for load in set(moves.loads).difference(loads)}
         return MoveOutcome(payloads, frozenset(failed_slots), frozenset(unfilled))
 
+    def copy(self, copies: tuple[BlockCopy, ...]) -> frozenset[int]:
+        """Run the block copies; answers with the blocks that are not filled even so."""
+        if not copies or self._try_copies(copies) or self._try_copies(copies):
+            return frozenset()
+        return frozenset(copy.target_block_id for copy in copies)
+
     def run(self, batch: ScheduledBatch) -> StepOutcome:
-        unfilled = self._copy(batch.block_copies)
+        unfilled = self.copy(batch.block_copies)
         failed = {
             item.request.request_id: _FAILED
             for item in batch.requests
@@ -96,12 +102,6 @@ class StepRunner:
                 sampled.update(result.sampled)
                 failed.update(result.failed)
         return StepOutcome(sampled, failed, was_repeated=True)
-
-    def _copy(self, copies: tuple[BlockCopy, ...]) -> frozenset[int]:
-        """Run the block copies; answers with the blocks that are not filled even so."""
-        if not copies or self._try_copies(copies) or self._try_copies(copies):
-            return frozenset()
-        return frozenset(copy.target_block_id for copy in copies)
 
     def _try_copies(self, copies: tuple[BlockCopy, ...]) -> bool:
         try:

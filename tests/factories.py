@@ -83,6 +83,7 @@ def make_model_info(**fields: Any) -> ModelInfo:
         "architecture": "LlamaForCausalLM",
         "tokenizer_path": "",
         "fingerprint": "0123",
+        "kv_identity": "0123/int8",
         "device": "cpu",
         "dtype": "float32",
         "weights_bytes": 1_000_000,

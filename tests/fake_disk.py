@@ -19,13 +19,10 @@ class FakeDisk:
         self.ages_s: dict[str, float] = {}
         self.is_full = False
         self.is_quiet = False
+        self.pending_bytes = 0
         self._reads: deque[Callable[[], None]] = deque()
         self._others: deque[Callable[[], None]] = deque()
         self._results: list[ReadDone | WriteDone] = []
-
-    @property
-    def pending_bytes(self) -> int:
-        return 0
 
     def file_of(self, key: BlockKey, owner: str) -> BlockFile:
         return BlockFile(f"{key.block_hash.hex()}-{owner}", FILE_BYTES)

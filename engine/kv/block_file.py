@@ -2,8 +2,8 @@
 
     magic, version | identity | hash, parent | block size, payload bytes | tokens | payload | sum
 
-`identity` covers model and KV scheme, `hash` besides these the rope regime and the salt. The sum is
-over everything before it.
+`identity` covers model, KV scheme and device, `hash` besides these the rope regime and the salt.
+The sum is over everything before it.
 """
 
 from __future__ import annotations

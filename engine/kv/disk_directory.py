@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.kv.block_file import BlockFormat
-from engine.kv.disk_tier import BlockFile, OwnFile
+from engine.kv.disk_tier import BlockFile, ForeignFile, OwnFile
 from engine.kv.hashing import BlockHash, BlockKey
 
 _FORMAT_NAME = re.compile(r"[0-9a-f]{32}")
@@ -31,7 +31,7 @@ class Contents(NamedTuple):
     """The least recently used first."""
 
     own: list[OwnFile]
-    foreign: list[BlockFile]
+    foreign: list[ForeignFile]
 
 
 class _Seen(NamedTuple):
@@ -68,11 +68,11 @@ class DiskDirectory:
     def contents(self) -> Contents:
         """What is there. Leftovers of a write that was cut are removed."""
         own: list[OwnFile] = []
-        foreign: list[BlockFile] = []
+        foreign: list[ForeignFile] = []
         for seen in sorted(self._blocks(), key=lambda seen: seen.used_s):
             file = BlockFile(seen.name, on_disk(seen.num_bytes))
             if not seen.name.startswith(self._own):
-                foreign.append(file)
+                foreign.append(ForeignFile(_parts(file).owner, file))
             elif seen.num_bytes == self.block_format.num_file_bytes:
                 own.append(_own_file(file))
             else:
@@ -105,10 +105,19 @@ def on_disk(num_bytes: int) -> int:
     return -(-num_bytes // _CLUSTER_BYTES) * _CLUSTER_BYTES
 
 
-def _own_file(file: BlockFile) -> OwnFile:
+class _Parts(NamedTuple):
+    block_hash: str
+    parent_hash: str
+    owner: str
+
+
+def _parts(file: BlockFile) -> _Parts:
     match = _BLOCK_NAME.fullmatch(file.name.rpartition("/")[2])
     assert match is not None, f"{file.name} is no block's name"
-    block_hash, parent_hash, owner = match.groups()
-    return OwnFile(
-        BlockHash(bytes.fromhex(block_hash)), BlockHash(bytes.fromhex(parent_hash)), owner, file
-    )
+    return _Parts(*match.groups())
+
+
+def _own_file(file: BlockFile) -> OwnFile:
+    parts = _parts(file)
+    block_hash, parent_hash = (bytes.fromhex(digest) for digest in parts[:2])
+    return OwnFile(BlockHash(block_hash), BlockHash(parent_hash), parts.owner, file)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from engine.kv.hashing import BlockHash, BlockKey
-from engine.kv.owners import SHARED, joined
+from engine.kv.owners import joined
 
 MAX_PENDING_BYTES = 256 * 1024**2  # of blocks that wait to be written
 _AGE_STEP_S = 0.001  # between a block and the one before it in a chain: parents stay the newest
@@ -29,6 +29,13 @@ class OwnFile(NamedTuple):
 
     block_hash: BlockHash
     parent_hash: BlockHash
+    owner: str
+    file: BlockFile
+
+
+class ForeignFile(NamedTuple):
+    """A file of another model or format."""
+
     owner: str
     file: BlockFile
 
@@ -94,7 +101,7 @@ class DiskTier:
         max_bytes: int,
         num_file_bytes: int,
         found: Iterable[OwnFile] = (),
-        foreign: Iterable[BlockFile] = (),
+        foreign: Iterable[ForeignFile] = (),
     ) -> None:
         self.max_bytes = max_bytes
         self.num_file_bytes = num_file_bytes
@@ -102,7 +109,7 @@ class DiskTier:
         self._entries: OrderedDict[BlockHash, _DiskEntry] = OrderedDict()
         self._foreign = deque(foreign)
         self._children: dict[BlockHash, set[BlockHash]] = {}
-        self.num_bytes = sum(file.num_bytes for file in self._foreign)
+        self.num_bytes = sum(item.file.num_bytes for item in self._foreign)
         for block in found:
             self.drop(block.block_hash)  # an older file of the same block
             self._add(block, is_written=True)
@@ -122,6 +129,11 @@ class DiskTier:
         """Whether writing this block makes sense."""
         return block_hash not in self._entries and not self._store.is_quiet
 
+    def has_time_for(self, num_blocks: int) -> bool:
+        """Whether so many more may wait to be written."""
+        num_bytes = self._store.pending_bytes + num_blocks * self.num_file_bytes
+        return num_bytes <= MAX_PENDING_BYTES
+
     def touch(self, block_hash: BlockHash, owner: str) -> None:
         """Used just now; what is not here is ignored."""
         entry = self._entries.get(block_hash)
@@ -129,10 +141,10 @@ class DiskTier:
             entry.owner = joined(entry.owner, owner)
             self._entries.move_to_end(block_hash)
 
-    def owner_of(self, block_hash: BlockHash) -> str:
-        """Whose it is; of what has gone meanwhile it is not known."""
+    def owner_of(self, block_hash: BlockHash) -> str | None:
+        """Whose it is; None: it is not here."""
         entry = self._entries.get(block_hash)
-        return entry.owner if entry is not None else SHARED
+        return None if entry is None else entry.owner
 
     def read(self, keys: list[BlockKey]) -> None:
         """Begin to read blocks of one chain, its beginning first."""
@@ -148,8 +160,8 @@ class DiskTier:
         `rank`, of several that are put at once: 0 is the one to be evicted last.
         """
         num_bytes = self.num_file_bytes
-        is_busy = self._store.pending_bytes + num_bytes > MAX_PENDING_BYTES
-        if not self.wants(key.block_hash) or is_busy or num_bytes > self.max_bytes:
+        has_room = num_bytes <= self.max_bytes and self.has_time_for(1)
+        if not (has_room and self.wants(key.block_hash)):
             return False
         self._make_room(num_bytes)
         file = self._store.file_of(key, owner)
@@ -182,6 +194,16 @@ class DiskTier:
     def owned_by(self, owners: frozenset[str]) -> list[BlockHash]:
         return [key for key, entry in self._entries.items() if entry.owner in owners]
 
+    def forget_foreign(self, owners: frozenset[str]) -> None:
+        """Remove other models' files of these owners."""
+        kept: deque[ForeignFile] = deque()
+        for foreign in self._foreign:
+            if foreign.owner in owners:
+                self._drop_foreign(foreign)
+            else:
+                kept.append(foreign)
+        self._foreign = kept
+
     def collect(self) -> list[ReadDone]:
         """The blocks that were read; a file that is not right is removed."""
         reads: list[ReadDone] = []
@@ -199,7 +221,7 @@ class DiskTier:
     def check_integrity(self) -> None:
         """Raises AssertionError with what is wrong."""
         own = sum(entry.file.num_bytes for entry in self._entries.values())
-        foreign = sum(file.num_bytes for file in self._foreign)
+        foreign = sum(item.file.num_bytes for item in self._foreign)
         assert self.num_bytes == own + foreign, f"{self.num_bytes} bytes, {own} and {foreign}"
         assert self.num_bytes <= self.max_bytes, f"{self.num_bytes} of {self.max_bytes} bytes"
         by_parent = {(entry.parent_hash, key) for key, entry in self._entries.items()}
@@ -219,8 +241,10 @@ class DiskTier:
     def _make_room(self, num_bytes: int) -> None:
         while self.num_bytes + num_bytes > self.max_bytes:
             if self._foreign:
-                file = self._foreign.popleft()
-                self.num_bytes -= file.num_bytes
-                self._store.delete(file)
+                self._drop_foreign(self._foreign.popleft())
             else:
                 self.drop(next(iter(self._entries)))
+
+    def _drop_foreign(self, foreign: ForeignFile) -> None:
+        self.num_bytes -= foreign.file.num_bytes
+        self._store.delete(foreign.file)

@@ -37,7 +37,7 @@ class KVCacheManager:
     and `extend` either do all they were asked or change nothing. Single-threaded.
 
     Args:
-        identity: all that KV values of every request depend on: model fingerprint and KV scheme.
+        identity: all that KV values of every request depend on, see ModelInfo.kv_identity.
             What they depend on besides differs by request and is its `namespace`: requests of
             different ones never share blocks.
         tiers: where evicted blocks go; nowhere by default. Whoever plans a step asks them for the

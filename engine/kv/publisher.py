@@ -44,21 +44,22 @@ class Publisher:
     def withdraw(self, table: BlockTable) -> list[BlockHash]:
         """Unpublish all that the table published and others do not use, and what follows it.
 
-        Whoever used what follows such a block would hold the block too. Returns the hashes of the
-        table's own blocks: what else was computed from them is to be forgotten as well.
+        Whoever used what follows such a block would hold the block too. Returns the hashes of all
+        that went: what else was computed from them is to be forgotten as well.
         """
         hashes: list[BlockHash] = []
         for block in table.blocks:
             if _is_own(table, block) and block.is_published:
-                if block.block_hash is not None:
-                    hashes.append(block.block_hash)
-                self.unpublish_subtree(block)
+                hashes += self.unpublish_subtree(block)
         return hashes
 
-    def unpublish_subtree(self, block: Block) -> None:
-        """Of a block whose descendants nobody refers to."""
-        for descendant in self._cache.subtree(block):
+    def unpublish_subtree(self, block: Block) -> list[BlockHash]:
+        """Of a block whose descendants nobody refers to; returns their hashes."""
+        subtree = self._cache.subtree(block)
+        hashes = [each.block_hash for each in subtree if each.block_hash is not None]
+        for descendant in subtree:
             self._unpublish(descendant)
+        return hashes
 
     def _unpublish(self, block: Block) -> None:
         self._cache.unpublish(block)

@@ -154,9 +154,10 @@ class Tiers:
         for done in self._disk.collect():
             key = done.key
             is_wanted = self._fetches.end(key.block_hash)
-            if done.payload is None or not is_wanted or key.block_hash in self._host:
+            owner = self._disk.owner_of(key.block_hash)  # None: evicted meanwhile
+            if done.payload is None or owner is None or not is_wanted:
                 continue
-            slot = self._take(key, self._disk.owner_of(key.block_hash))
+            slot = self._take(key, owner)
             if slot is not None:
                 self._host.at_slot(slot).is_from_disk = True
                 self._fills[slot] = Fill(slot, done.payload)
@@ -208,6 +209,7 @@ class Tiers:
         found = set(self._host.owned_by(owners))
         if self._disk is not None:
             found.update(self._disk.owned_by(owners))
+            self._disk.forget_foreign(owners)
         for slot, spill in list(self._spills.items()):
             if spill.owner in owners:
                 del self._spills[slot]
@@ -229,9 +231,9 @@ class Tiers:
         return TierUsage(
             num_host_slots=self._host.num_slots,
             num_host_blocks=len(self._host),
-            num_disk_blocks=len(disk) if disk else 0,
-            disk_bytes=disk.num_bytes if disk else 0,
-            max_disk_bytes=disk.max_bytes if disk else 0,
+            num_disk_blocks=0 if disk is None else len(disk),
+            disk_bytes=0 if disk is None else disk.num_bytes,
+            max_disk_bytes=0 if disk is None else disk.max_bytes,
             num_saved_total=self._num_saved_total,
             num_restored_total=self._num_restored_total,
         )
@@ -256,7 +258,8 @@ class Tiers:
         evicted, disk = taken.evicted, self._disk
         if evicted is not None and disk is not None:
             disk.touch(evicted.key.block_hash, evicted.owner)
-            if disk.wants(evicted.key.block_hash):
+            # Bounded here already: a spill costs its step the time of a copy.
+            if disk.has_time_for(len(self._spills) + 1) and disk.wants(evicted.key.block_hash):
                 self._spills[evicted.slot] = Spill(evicted.slot, evicted.key, evicted.owner)
         return taken.entry.slot
 

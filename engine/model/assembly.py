@@ -22,7 +22,7 @@ from engine.kv.storage import PagedKVStorage
 from engine.kv_quality import QualityTable
 from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
-from engine.model.fingerprint import model_fingerprint
+from engine.model.fingerprint import kv_identity, model_fingerprint
 from engine.model.host_memory import num_host_slots
 from engine.model.key_offsets import NUM_SAMPLE_TOKENS, SAMPLE_TEXT, learn_key_offsets
 from engine.model.limits import (
@@ -248,11 +248,15 @@ def _describe(
     model = factory.model
     shape = ModelShape.of(model.config)
     generation = model.generation_config
+    fingerprint = model_fingerprint(model)
     return ModelInfo(
         name=config.model,
         architecture=type(model).__name__,
         tokenizer_path=str(directory),
-        fingerprint=model_fingerprint(model, factory.scheme.key_offsets),
+        fingerprint=fingerprint,
+        kv_identity=kv_identity(
+            fingerprint, factory.scheme, model.device.type, factory.backend_name
+        ),
         device=str(model.device),
         dtype=str(model.dtype).removeprefix("torch."),
         weights_bytes=sum(weight.nbytes for weight in model.parameters()),

@@ -8,16 +8,15 @@ import json
 import torch
 from transformers import PreTrainedModel
 
+from engine.kv.schemes import KVScheme
+
 _SAMPLES_PER_TENSOR = 64
 # Says where a model came from or how it was saved, not what it computes.
 _IRRELEVANT = ("_name_or_path", "_model_name_or_path", "transformers_version", "architectures")
 
 
-def model_fingerprint(model: PreTrainedModel, key_offsets: torch.Tensor | None = None) -> str:
-    """Hash of the configuration and of every weight's name, type, shape and some of its numbers.
-
-    Also of what is subtracted from keys before they are stored, where something is.
-    """
+def model_fingerprint(model: PreTrainedModel) -> str:
+    """Hash of the configuration and of every weight's name, type, shape and some of its numbers."""
     digest = hashlib.blake2b(digest_size=16)
     settings = model.config.to_dict()
     for name in _IRRELEVANT:
@@ -26,9 +25,20 @@ def model_fingerprint(model: PreTrainedModel, key_offsets: torch.Tensor | None =
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(_sample_bytes(tensor))
-    if key_offsets is not None:
-        digest.update(key_offsets.cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def kv_identity(fingerprint: str, scheme: KVScheme, device_type: str, backend_name: str) -> str:
+    """All that stored K and V of a prefix depend on, over a restart too.
+
+    Key offsets are learnt at each start and need not be the same again, though the model is. Other
+    devices and back ends round otherwise.
+    """
+    parts = [fingerprint, scheme.name, device_type, backend_name]
+    if scheme.key_offsets is not None:
+        offsets = scheme.key_offsets.cpu().numpy().tobytes()
+        parts.append(hashlib.blake2b(offsets, digest_size=16).hexdigest())
+    return "/".join(parts)
 
 
 def _sample_bytes(tensor: torch.Tensor) -> bytes:

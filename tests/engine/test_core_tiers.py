@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from engine.batch import ScheduledBatch
+from engine.batch import BlockCopy, ScheduledBatch
 from engine.errors import DeviceLostError
 from engine.request import FinishReason
 from tests.engine_factories import CoreDriver
@@ -115,6 +115,33 @@ def test_who_counts_on_a_failed_load_begins_again_and_nothing_is_published() -> 
     assert driver.reason("again") is FinishReason.LENGTH
     assert (request.num_cached_tokens, request.num_preemptions) == (0, 1)
     assert driver.core.stats().num_host_tokens_total == 0
+
+
+def test_a_failed_load_after_a_preemption_changes_no_figure_of_the_first_start() -> None:
+    driver = small_driver(num_blocks=24)
+    driver.add("first", PROMPT, max_tokens=1)
+    driver.run()
+    request = driver.add("again", (*PROMPT, 9), max_tokens=4)
+    driver.step()
+    num_cached_tokens = request.num_cached_tokens
+    assert num_cached_tokens >= 20
+    driver.scheduler._roster.preempt(request)
+    driver.step()
+    driver.scheduler._roster.take_back(request)
+    assert request.num_cached_tokens == num_cached_tokens
+    driver.run()
+    check(driver, "again", (*PROMPT, 9), 4)
+
+
+def test_a_copy_is_made_though_nobody_is_left_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has started and computes in a later step counts on it."""
+    driver = small_driver()
+    copies: list[BlockCopy] = []
+    monkeypatch.setattr(driver.runner, "execute", lambda batch: copies.extend(batch.block_copies))
+    planned = ScheduledBatch((), (BlockCopy(0, 1, 2),))
+    monkeypatch.setattr(driver.scheduler, "schedule", lambda now_s: planned)
+    driver.core.step()
+    assert copies == [BlockCopy(0, 1, 2)]
 
 
 def test_a_load_that_fails_once_is_repeated() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -13,12 +15,16 @@ from typing import Any
 
 import pytest
 
+from engine.disk_cache import open_disk_cache
 from engine.engine import EngineState
 from engine.kv import disk_worker
+from engine.kv.block_file import BlockFormat
+from engine.kv.disk_directory import Contents, DiskDirectory
 from engine.kv.disk_worker import DiskWorker
 from engine.process.process_engine import ProcessEngine
 from tests.engine_factories import wait_until
 from tests.tiered_engine import Answer, answer_of, ask, load_tiny, tiny_engine, tiny_settings
+from tests.tiny_models import tiny_model
 
 RNG = random.Random(1)
 FIRST = tuple(RNG.randrange(150) for _ in range(60))
@@ -59,6 +65,28 @@ def test_after_a_restart_of_the_engines_process_too(tmp_path: Path) -> None:
             engine.stop()
     assert answer.num_disk_tokens == 56
     assert answer.token_ids == cold.token_ids
+
+
+def test_a_killed_process_leaves_directory_and_offsets_to_the_next(tmp_path: Path) -> None:
+    """The next is told the context that the pool allows, and so learns other offsets."""
+    settings = tiny_settings(disk_cache=tmp_path, kv_cache_dtype="int4", num_gpu_blocks_override=24)
+    engine = ProcessEngine(settings, load_tiny)
+    engine.start()
+    try:
+        wait_until(lambda: engine.status().state is not EngineState.LOADING, 120)
+        trained = tiny_model("llama").config.max_position_embeddings
+        assert engine.model_info().max_model_len < trained
+        answers = [answer_of(ask(engine, "first", FIRST))]
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        wait_until(lambda: engine.status().num_restarts == 1, 120)
+        answers.append(answer_of(ask(engine, "second", FIRST)))
+        stats = engine.stats()
+        assert stats is not None
+        assert stats.max_disk_bytes > 0  # it has the directory
+    finally:
+        engine.stop()
+    assert [answer.usage.num_output_tokens for answer in answers] == [8, 8]
 
 
 def test_what_the_host_held_is_kept_too_and_the_warmest_first(tmp_path: Path) -> None:
@@ -154,6 +182,29 @@ def test_what_is_forgotten_just_before_the_stop_is_not_kept(tmp_path: Path) -> N
         next(iter(stream))
         engine.forget(["c1"])
     assert block_files(tmp_path) == []
+
+
+def test_what_another_format_kept_of_a_forgotten_conversation_goes_too(tmp_path: Path) -> None:
+    first_turn(tmp_path, conversation="c1", kv_cache_dtype="none")
+    assert block_files(tmp_path)
+    with tiny_engine(disk_cache=tmp_path) as engine:
+        engine.forget(["c1"])
+    assert block_files(tmp_path) == []
+
+
+def test_a_directory_that_cannot_be_listed_is_not_kept_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(directory: DiskDirectory) -> Contents:
+        raise OSError(5, "Input/output error")
+
+    block_format = BlockFormat("model/int8", 8, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskDirectory, "contents", fail)
+        assert open_disk_cache(tmp_path, block_format, 4096) is None
+    cache = open_disk_cache(tmp_path, block_format, 4096)
+    assert cache is not None
+    cache.worker.close()
 
 
 def test_a_full_disk_leaves_serving_as_it_was(

@@ -42,11 +42,12 @@ def test_files_are_found_by_age_with_what_their_names_say(tmp_path: Path) -> Non
 
 def test_files_of_other_models_are_kept_apart(tmp_path: Path) -> None:
     other = DiskDirectory(tmp_path, BlockFormat("another/int8", 4, 100))
-    path = write(other, 0, 5.0)
+    path = write(other, 0, 5.0, owner_of("c1"))
     other.close()
     directory = DiskDirectory(tmp_path, FORMAT)
     own, foreign = directory.contents()
-    assert (own, [tmp_path / file.name for file in foreign]) == ([], [path])
+    assert (own, [tmp_path / item.file.name for item in foreign]) == ([], [path])
+    assert [item.owner for item in foreign] == [owner_of("c1")]
     assert path.exists()
     directory.close()
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-from engine.kv.disk_tier import MAX_PENDING_BYTES, BlockFile, DiskTier, OwnFile, ReadDone
+from engine.kv.disk_tier import (
+    MAX_PENDING_BYTES,
+    BlockFile,
+    DiskTier,
+    ForeignFile,
+    OwnFile,
+    ReadDone,
+)
 from engine.kv.hashing import PrefixHashes
 from engine.kv.owners import SHARED, owner_of
 from tests.fake_disk import FILE_BYTES, FakeDisk, make_disk_tier
@@ -67,7 +72,7 @@ def test_after_reading_a_chain_its_end_goes_first() -> None:
 
 def test_other_models_files_count_and_go_first() -> None:
     store = FakeDisk()
-    foreign = [BlockFile("old", 150), BlockFile("new", 150)]
+    foreign = [ForeignFile(SHARED, BlockFile(name, 150)) for name in ("old", "new")]
     disk = DiskTier(store, 500, FILE_BYTES, found=[own_file(0), own_file(1)], foreign=foreign)
     assert disk.num_bytes == 500
     put(disk, 2)
@@ -111,9 +116,10 @@ def test_after_a_failed_write_nothing_is_wanted_any_more() -> None:
     assert not disk.put(KEYS[2], SHARED, b"2")
 
 
-def test_a_full_queue_drops_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeDisk, "pending_bytes", property(lambda self: MAX_PENDING_BYTES))
-    disk = make_disk_tier(FakeDisk())
+def test_a_full_queue_drops_blocks() -> None:
+    store = FakeDisk()
+    store.pending_bytes = MAX_PENDING_BYTES
+    disk = make_disk_tier(store)
     assert not disk.put(KEYS[0], SHARED, b"0")
     assert there(disk) == []
 

@@ -300,21 +300,6 @@ def test_what_comes_back_from_the_tiers_is_the_kv_of_its_prefix(
     assert (usage.num_disk_blocks > 0) == (num_on_disk > 0)
 
 
-def test_colliding_hashes_in_the_tiers_never_lead_to_other_kv(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def weak_hash(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
-        return BlockHash(hash_block(parent, token_ids)[:1])
-
-    monkeypatch.setattr(hashing, "hash_block", weak_hash)
-    monkeypatch.setattr(prefix_cache, "hash_block", weak_hash)
-    disk = FakeDisk()
-    kv = make_kv_manager(num_blocks=24, tiers=Tiers(30, make_disk_tier(disk, 60), 1000))
-    engine = _Engine(kv, random.Random(29), disk)
-    _operate(engine, 3000)
-    assert engine.num_restored > 30
-
-
 def test_colliding_hashes_never_lead_to_other_kv(monkeypatch: pytest.MonkeyPatch) -> None:
     def weak_hash(parent: BlockHash, token_ids: Sequence[int]) -> BlockHash:
         return BlockHash(hash_block(parent, token_ids)[:1])

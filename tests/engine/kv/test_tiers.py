@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from engine.kv.block_moves import BlockMoves, Fill, Load, MoveOutcome, Save
+from engine.kv.disk_tier import MAX_PENDING_BYTES
 from engine.kv.hashing import PrefixHashes
 from engine.kv.manager import KVCacheManager
 from engine.kv.tiers import Restored, Tiers
 from tests.factories import cache_tokens, compute_tokens, make_kv_manager, run_moves
-from tests.fake_disk import FakeDisk, make_disk_tier
+from tests.fake_disk import FILE_BYTES, FakeDisk, make_disk_tier
 
 TEN = list(range(10, 20))
 OTHER = [1] * 12
@@ -252,4 +253,56 @@ def test_without_slots_nothing_is_kept() -> None:
     kv.start("b", [1] * 16)
     kv.extend("b", 16)
     assert not kv.tiers.take_moves()
+    kv.check_integrity()
+
+
+def test_an_empty_disk_cache_shows_its_limit() -> None:
+    assert manager(disk=FakeDisk()).tiers.usage().max_disk_bytes == 100_000
+
+
+def test_what_is_evicted_while_it_is_read_has_no_owner_any_more_and_is_not_used() -> None:
+    """It would count as everybody's, and no deletion would ever find it."""
+    disk = FakeDisk()
+    tier = make_disk_tier(disk, num_blocks=6)
+    kv = make_kv_manager(num_blocks=4, tiers=Tiers(4, tier, 4))
+    cache_tokens(kv, TEN, conversation="anna")
+    for token in (1, 2, 3):
+        cache_tokens(kv, [token] * 16)
+    disk.work()
+    kv.tiers.collect()
+    kv.fetch("b", [*TEN, 1, 2], "", 0.0)
+    disk.work()  # it has been read, and nobody has looked yet
+    for index in range(2):
+        tier.drop(PrefixHashes("model", 4, "").at(TEN, index))
+    kv.forget_conversations(["anna"])
+    kv.tiers.collect()
+    assert not kv.tiers.is_fetching("b", 0.0)
+    assert kv.match_prefix("b", [*TEN, 1, 2]).num_tokens == 0
+    kv.check_integrity()
+
+
+def test_no_more_is_spilled_in_a_step_than_may_wait_to_be_written() -> None:
+    disk = FakeDisk()
+    kv = manager(num_blocks=8, num_slots=8, disk=disk)
+    for token in (1, 2):
+        cache_tokens(kv, [token] * 32)
+    disk.pending_bytes = MAX_PENDING_BYTES - 3 * FILE_BYTES
+    kv.start("b", [3] * 32)
+    kv.extend("b", 32)
+    moves = kv.tiers.take_moves()
+    assert (len(moves.saves), len(moves.spills)) == (8, 3)
+
+
+def test_what_follows_a_distrusted_block_through_others_goes_from_the_tiers_too() -> None:
+    kv = manager(num_blocks=6)
+    compute_tokens(kv, "bad", TEN[:4])
+    long = [*TEN[:8], *OTHER]
+    cache_tokens(kv, long)  # what follows the bad block, on the device ...
+    kv.start("b", [2] * 12)
+    kv.extend("b", 12)
+    run_moves(kv)
+    assert kv.match_prefix("probe", long).num_tokens == 16  # ... and its end only in host memory
+    kv.discard("b")
+    kv.discard("bad")
+    assert len(kv.tiers._host) == 0
     kv.check_integrity()
