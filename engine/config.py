@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ConfigError
+from engine.kv_quality import QualityTable
 from engine.settings import setting
 
 BUNDLED_MODEL = "bundled"
@@ -38,8 +39,8 @@ class EngineConfig:
     quantization: str = setting("auto", "format of the weights; auto is none for now")
     kv_cache_dtype: str = setting(
         "auto",
-        "format of the KV cache: int8 (auto), k8v4 (8-bit keys, 4-bit values), int4, or none for "
-        "the model's own type",
+        "format of the KV cache: int8, k8v4 (8-bit keys, 4-bit values), int4, or none for the "
+        "model's own type; auto: the smallest that was measured to be good for the model, or int8",
     )
     block_size: int = setting(16, "tokens in a KV block: a power of two from 8 to 512")
     max_model_len: int | None = setting(
@@ -147,7 +148,9 @@ class EngineConfig:
 
     @property
     def kv_scheme(self) -> str:
-        return "int8" if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+        if self.kv_cache_dtype == "auto":
+            return QualityTable().choose(self.model)
+        return self.kv_cache_dtype
 
     @property
     def cache_path(self) -> Path:

@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 MODULES_OF_LAYER: Mapping[str, tuple[str, ...]] = {
-    "ground": ("errors", "settings", "config", "sampling_params", "rope_regimes"),
+    "ground": (
+        *("errors", "settings", "config", "sampling_params", "rope_regimes"),
+        "kv_quality",
+    ),
     "kv": ("kv",),
     "request": ("request", "batch"),
     "scheduling": (

@@ -66,12 +66,11 @@ class KVScheme:
         return self.rotate(vectors.float()) if self.is_quantized else vectors
 
 
-_GROUP_SIZE = 32
 KV_SCHEMES = (
     KVScheme("none", ModelTypeCodec(), ModelTypeCodec()),
     KVScheme("int8", Int8Codec(), Int8Codec()),
-    KVScheme("k8v4", Int8Codec(), Int4Codec(_GROUP_SIZE)),
-    KVScheme("int4", Int4Codec(_GROUP_SIZE), Int4Codec(_GROUP_SIZE), centers_keys=True),
+    KVScheme("k8v4", Int8Codec(), Int4Codec(16)),
+    KVScheme("int4", Int4Codec(32), Int4Codec(32), centers_keys=True),
 )
 
 

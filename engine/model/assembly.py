@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from engine.config import EngineConfig, ModelInfo
 from engine.errors import ConfigError
 from engine.kv.schemes import KVScheme, kv_scheme
 from engine.kv.storage import PagedKVStorage
+from engine.kv_quality import QualityTable
 from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import kv_identity, model_fingerprint
@@ -127,19 +129,11 @@ def assemble(
         ConfigError: the context or the pool that was asked for is not possible.
         ModelLoadError: the model does not run with our attention.
     """
-    scheme = kv_scheme(config.kv_scheme)
-    factory = RunnerFactory(
-        model=model,
-        scheme=scheme,
-        block_size=config.block_size,
-        backend_name=backend_name(config.attention_backend, model.device),
-        max_model_len=resolve_max_model_len(model.config, config.max_model_len),
-        vocab_size=resolve_vocab_size(model.config, tokenizer),
-        seed=config.seed,
-        row_multiple=row_multiple(model, scheme),
-    )
-    if scheme.centers_keys:
-        factory = with_key_offsets(factory, tokenizer)
+    warning = QualityTable().warning(config.model, config.kv_scheme)
+    if warning is not None:
+        logging.getLogger(__name__).warning(warning)
+        report(warning)
+    factory = runner_factory(config, model, tokenizer)
     pool = size_pool(
         config,
         max_model_len=factory.max_model_len,
@@ -165,6 +159,28 @@ def assemble(
     info = _describe(config, factory, tokenizer, directory, pool)
     info = replace(info, num_host_slots=num_slots)
     return LoadedModel(factory.make_runner(storage, backend, num_slots), info, tokenizer)
+
+
+def runner_factory(
+    config: EngineConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> RunnerFactory:
+    """What the settings and the model say of storages and runners, whatever their size.
+
+    Raises:
+        ConfigError: the context that was asked for is not possible.
+    """
+    scheme = kv_scheme(config.kv_scheme)
+    factory = RunnerFactory(
+        model=model,
+        scheme=scheme,
+        block_size=config.block_size,
+        backend_name=backend_name(config.attention_backend, model.device),
+        max_model_len=resolve_max_model_len(model.config, config.max_model_len),
+        vocab_size=resolve_vocab_size(model.config, tokenizer),
+        seed=config.seed,
+        row_multiple=row_multiple(model, scheme),
+    )
+    return with_key_offsets(factory, tokenizer) if scheme.centers_keys else factory
 
 
 def with_key_offsets(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:

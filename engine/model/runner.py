@@ -70,14 +70,22 @@ class ModelRunner:
         torch.ones(1, device=device).add_(1).item()
 
     @torch.inference_mode()
-    def compute_logits(self, batch: ScheduledBatch) -> torch.Tensor:
-        """Logits [num_sampling, vocab_size] of the ids that may be sampled."""
+    def compute_logits(
+        self, batch: ScheduledBatch, *, every_position: bool = False
+    ) -> torch.Tensor:
+        """Logits [num_sampling, vocab_size] of the ids that may be sampled.
+
+        With `every_position`, those after each token of the batch: [num_tokens, vocab_size].
+        """
         inputs = build_inputs(
             batch, self._storage.block_size, self._model.device, self._row_multiple
         )
         for rope in self._long_ropes:
             rope.table_indices = inputs.rope_tables
-        selection = {"logits_to_keep": inputs.logits_indices} if self._selects_logits else {}
+        kept = inputs.logits_indices
+        if every_position:
+            kept = torch.arange(batch.num_tokens, device=self._model.device)
+        selection = {"logits_to_keep": kept} if self._selects_logits else {}
         output = self._model(
             input_ids=inputs.input_ids,
             position_ids=inputs.position_ids,
@@ -87,7 +95,7 @@ class ModelRunner:
         )
         logits: torch.Tensor = output.logits[0]
         if not self._selects_logits:
-            logits = logits[inputs.logits_indices]
+            logits = logits[kept]
         # Ids above the tokenizer's only pad the matrix: they are never sampled.
         return logits[:, : self._vocab_size]
 

@@ -41,7 +41,7 @@ def test_a_page_opened_while_the_model_loads_gets_its_defaults_when_it_is_ready(
     site: Site,
 ) -> None:
     site.server.set_engine("loading", "Loading the weights.")
-    chat = site.visit()
+    chat = site.visit(is_ready=False)
     chat.open_settings()
     chat.wait_until(lambda: chat.number("temperature") == "0.7")
     site.server.defaults |= {"temperature": 0.2, "top_k": 40}

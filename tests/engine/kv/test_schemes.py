@@ -37,7 +37,7 @@ def test_bytes_per_token_against_bf16(name: str, limit: float, head_dim: int) ->
         ("none", torch.bfloat16, 384),
         ("none", torch.float32, 768),
         ("int8", torch.bfloat16, 196),
-        ("k8v4", torch.bfloat16, 152),
+        ("k8v4", torch.bfloat16, 158),
         ("int4", torch.bfloat16, 108),
     ],
 )

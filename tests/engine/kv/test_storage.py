@@ -46,7 +46,7 @@ def test_layout_is_layers_blocks_heads_slots_head_dim() -> None:
     assert storage.keys.scales.shape == (3, 10, 2, 4)
     assert storage.values.data.shape == (3, 10, 2, 4, 20)
     assert storage.values.scales is not None
-    assert storage.values.scales.shape == (3, 10, 2, 4, 2)
+    assert storage.values.scales.shape == (3, 10, 2, 4, 3)
 
 
 def test_a_vector_lies_at_its_block_head_and_offset() -> None:
@@ -109,7 +109,7 @@ def test_copies_happen_in_order() -> None:
         ("none", torch.float32, 160),
         ("none", torch.bfloat16, 80),
         ("int8", torch.float32, 42),
-        ("k8v4", torch.float32, 33),
+        ("k8v4", torch.float32, 34),
         ("int4", torch.float32, 24),
     ],
 )

@@ -52,6 +52,20 @@ def test_what_is_learned_of_a_model(tmp_path: Path) -> None:
     assert info.weights_bytes == 4 * info.num_parameters
 
 
+@pytest.mark.parametrize(("scheme", "is_announced"), [("auto", False), ("int4", True)])
+def test_a_kv_format_that_auto_would_not_take_is_announced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, scheme: str, is_announced: bool
+) -> None:
+    said: list[str] = []
+    directory = saved(tmp_path)
+    settings = {"kv_cache_dtype": scheme, "attention_backend": "reference"}
+    load_model(
+        EngineConfig(model=str(directory), num_gpu_blocks_override=40, **settings), said.append
+    )
+    assert any("int4 was never measured" in sentence for sentence in said) == is_announced
+    assert ("int4 was never measured" in caplog.text) == is_announced
+
+
 def test_a_second_load_has_the_same_fingerprint(tmp_path: Path) -> None:
     directory = saved(tmp_path)
     assert load(directory).info.fingerprint == load(directory).info.fingerprint
@@ -59,7 +73,7 @@ def test_a_second_load_has_the_same_fingerprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "small_bytes", "large_bytes"),
-    [("int8", 216, 1040), ("k8v4", 168, 800), ("int4", 120, 560)],
+    [("int8", 216, 1040), ("k8v4", 168, 840), ("int4", 120, 560)],
 )
 def test_br_11_each_model_has_its_own_geometry(
     tmp_path: Path, name: str, small_bytes: int, large_bytes: int
