@@ -45,11 +45,14 @@ class BlockKeeper:
         """Write as many as there is room and time for, in this order. Never raises."""
         deadline_s = self._clock() + KEEP_LIMIT_S
         try:
-            missing = self._choose(blocks)
+            chosen = self._choose(blocks)
+            there = [item for item in chosen if item.block.key.block_hash in self._disk]
+            missing = [item for item in chosen if self._disk.wants(item.block.key.block_hash)]
             for start in range(0, len(missing), _NUM_AT_ONCE):
                 if not self._has_room(deadline_s):
                     break
                 self._write(missing[start : start + _NUM_AT_ONCE])
+            self._refresh(there, deadline_s)
             self._worker.finish(max(0.0, deadline_s - self._clock()))
         except Exception:
             _log.exception("What was warm could not be kept on disk")
@@ -58,7 +61,7 @@ class BlockKeeper:
         self._worker.close()
 
     def _choose(self, blocks: Iterable[WarmBlock]) -> list[_Ranked]:
-        """The best that fit the disk; returns those of them that are not there yet."""
+        """The best that fit the disk; those of them that are there already will stay there."""
         self._disk.collect()
         chosen: list[WarmBlock] = []
         max_blocks = self._disk.max_bytes // self._disk.num_file_bytes
@@ -66,10 +69,16 @@ class BlockKeeper:
             if len(chosen) >= max_blocks:
                 break
             chosen.append(block)
-        for rank in range(len(chosen) - 1, -1, -1):  # so that the best is the youngest
-            self._disk.refresh(chosen[rank].key.block_hash, rank)
-        ranked = map(_Ranked._make, enumerate(chosen))
-        return [item for item in ranked if self._disk.wants(item.block.key.block_hash)]
+        for block in reversed(chosen):  # so that the best is the youngest
+            self._disk.touch(block.key.block_hash, block.owner)
+        return list(map(_Ranked._make, enumerate(chosen)))
+
+    def _refresh(self, there: Sequence[_Ranked], deadline_s: float) -> None:
+        """The files' ages, after what is new: for many there may be no time."""
+        for rank, block in there:
+            if self._clock() >= deadline_s:
+                break
+            self._disk.refresh(block.key.block_hash, rank)
 
     def _has_room(self, deadline_s: float) -> bool:
         num_new_bytes = _NUM_AT_ONCE * self._disk.num_file_bytes

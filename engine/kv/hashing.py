@@ -2,8 +2,8 @@
 
 The chain starts at a root that covers everything else KV depends on: the model, the KV scheme, the
 block size, and the namespace that keeps rope regimes and users with a salt apart. A hash only finds
-a block; whoever uses it compares tokens and parent too. On the device the parent is a block that was
-compared itself; below it, only the parent's hash is known, so its 128 bits are trusted there.
+a block; whoever uses it compares tokens and parent too. On the device the parent is a block that
+was compared itself; below it only the parent's hash is known: its 128 bits are trusted there.
 """
 
 from __future__ import annotations

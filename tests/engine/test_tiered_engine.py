@@ -14,7 +14,7 @@ from tests.runner_driver import RunnerDriver, make_factory
 from tests.tiered_engine import BLOCK_SIZE, NUM_WORDS, answer_of, ask, tiny_engine
 from tests.tiny_models import tiny_model
 
-NUM_TOKENS = 5
+NUM_TOKENS = 8  # as `ask` wants by default
 
 
 @cache
