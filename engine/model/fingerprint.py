@@ -8,15 +8,17 @@ import json
 import torch
 from transformers import PreTrainedModel
 
+from engine.kv.key_basis import KeyBasis
+
 _SAMPLES_PER_TENSOR = 64
 # Says where a model came from or how it was saved, not what it computes.
 _IRRELEVANT = ("_name_or_path", "_model_name_or_path", "transformers_version", "architectures")
 
 
-def model_fingerprint(model: PreTrainedModel, key_offsets: torch.Tensor | None = None) -> str:
+def model_fingerprint(model: PreTrainedModel, key_basis: KeyBasis | None = None) -> str:
     """Hash of the configuration and of every weight's name, type, shape and some of its numbers.
 
-    Also of what is subtracted from keys before they are stored, where something is.
+    Also of the basis that keys are stored in, where they have one of their own.
     """
     digest = hashlib.blake2b(digest_size=16)
     settings = model.config.to_dict()
@@ -26,8 +28,8 @@ def model_fingerprint(model: PreTrainedModel, key_offsets: torch.Tensor | None =
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(_sample_bytes(tensor))
-    if key_offsets is not None:
-        digest.update(key_offsets.cpu().numpy().tobytes())
+    for part in key_basis or ():
+        digest.update(part.cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
