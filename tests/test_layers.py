@@ -56,7 +56,7 @@ HOMES_OF_LIBRARY: Mapping[str, tuple[str, ...]] = {
         *("engine/model/", "engine/attention/"),
         *(
             f"engine/kv/{name}.py"
-            for name in ("codecs", "hadamard", "schemes", "storage", "host_storage")
+            for name in ("codecs", "hadamard", "key_basis", "schemes", "storage", "host_storage")
         ),
     ),
     "transformers": ("engine/model/", "engine/text/"),

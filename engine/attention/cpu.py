@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from engine.attention.cpu_kernels import Rules, Step, write_and_attend
 from engine.attention.cpu_loading import Blocks
 from engine.attention.interface import AttentionBackend, AttentionMetadata
-from engine.kv.codecs import Int4Codec, VectorCodec
+from engine.kv.codecs import Int4Codec, LeadingInt8Codec, VectorCodec
 from engine.kv.hadamard import hadamard_block
 from engine.kv.storage import PagedKVStorage
 
@@ -37,7 +37,8 @@ class NumbaAttention(AttentionBackend):
         self._blocks = [_layer_blocks(storage, layer) for layer in range(storage.num_layers)]
         scheme = storage.scheme
         self._rotation = hadamard_block(storage.head_dim) if scheme.is_quantized else 1
-        self._group_shifts = (_group_shift(scheme.keys), _group_shift(scheme.values))
+        self._num_leading = _num_leading(scheme.keys, storage.head_dim)
+        self._group_shift = _group_shift(scheme.values)
         self._vector_dtype = torch.float32 if scheme.is_quantized else storage.dtype
         self._num_threads = min(torch.get_num_threads(), numba.get_num_threads())
         self._metadata: AttentionMetadata | None = None  # what `_step` was made of
@@ -83,10 +84,23 @@ class NumbaAttention(AttentionBackend):
             output.numpy(),
             self._blocks[layer_index],
             self._step,
-            Rules(float(scale), sliding_window or _NO_WINDOW, self._rotation, *self._group_shifts),
+            self._rules(scale, sliding_window),
             self._num_threads,
         )
         return output.to(query.dtype)
+
+    def _rules(self, scale: float, sliding_window: int | None) -> Rules:
+        return Rules(
+            scale=float(scale),
+            window=sliding_window or _NO_WINDOW,
+            rotation=self._rotation,
+            num_leading=self._num_leading,
+            group_shift=self._group_shift,
+        )
+
+
+def _num_leading(codec: VectorCodec, head_dim: int) -> int:
+    return codec.num_leading(head_dim) if isinstance(codec, LeadingInt8Codec) else 0
 
 
 def _group_shift(codec: VectorCodec) -> int:
@@ -94,15 +108,15 @@ def _group_shift(codec: VectorCodec) -> int:
 
 
 def _layer_blocks(storage: PagedKVStorage, layer: int) -> Blocks:
-    keys, values, offsets = storage.keys, storage.values, storage.scheme.key_offsets
-    if offsets is None and storage.scheme.centers_keys:  # else Numba would compile twice
-        offsets = torch.zeros(storage.num_layers, storage.num_kv_heads, storage.head_dim)
+    keys, values, basis = storage.keys, storage.values, storage.scheme.key_basis
     return Blocks(
         keys=_bits(keys.data[layer]),
         key_scales=None if keys.scales is None else _bits(keys.scales[layer]),
         values=_bits(values.data[layer]),
         value_scales=None if values.scales is None else _bits(values.scales[layer]),
-        key_offsets=None if offsets is None else offsets[layer].numpy(),
+        key_offsets=None if basis is None else basis.offsets[layer].numpy(),
+        keys_into=None if basis is None else basis.keys_into[layer].numpy(),
+        queries_into=None if basis is None else basis.queries_into[layer].numpy(),
     )
 
 

@@ -30,7 +30,7 @@ from engine.attention.cpu_vectors import (
     normalize,
     soften,
 )
-from engine.attention.cpu_writing import rotate, write_tokens
+from engine.attention.cpu_writing import rotate, transform, write_tokens
 
 Array = Any  # of any element type: Numba compiles for those that come
 _LOG2_E = math.log2(math.e)
@@ -51,8 +51,8 @@ class Rules(NamedTuple):
     scale: float
     window: int  # keys that a query may see, itself included
     rotation: int  # size of the Hadamard blocks; 1 without rotation
-    key_group_shift: int  # binary logarithm of the numbers that share a scale; 0 without groups
-    value_group_shift: int
+    num_leading: int  # numbers of a key that have 8 bits and not 4; 0 where that is no format
+    group_shift: int  # binary logarithm of a value's numbers that share a scale; 0 without groups
 
 
 class Scratch(NamedTuple):
@@ -122,11 +122,23 @@ def _start_rows(query, blocks, rules, tile, scratch):  # type: ignore[no-untyped
     heads = query.shape[1] // blocks.keys.shape[1]
     for row in range(tile.num_tokens * heads):
         vector = scratch.queries[row]
-        vector[:] = query[tile.first_token + row // heads, tile.kv_head * heads + row % heads]
-        rotate(vector, rules.rotation, rules.scale * _LOG2_E)
+        source = query[tile.first_token + row // heads, tile.kv_head * heads + row % heads]
+        _prepare_query(source, vector, blocks.queries_into, tile.kv_head, rules)
         scratch.states[row, :LANES] = LOWEST
         scratch.states[row, LANES:] = 0
         scratch.sums[row] = 0
+
+
+@njit
+def _prepare_query(query, target, matrices, kv_head, rules):  # type: ignore[no-untyped-def]
+    """Into the space of the stored keys, multiplied by what turns scores into powers of 2."""
+    factor = rules.scale * _LOG2_E
+    if matrices is None:
+        target[:] = query
+        rotate(target, rules.rotation, factor)
+        return
+    transform(query, matrices[kv_head], target)
+    target *= np.float32(factor)
 
 
 @njit

@@ -16,21 +16,26 @@ _HALF = LANES // 2  # rows whose addresses are surely one block's
 
 
 class Blocks(NamedTuple):
-    """One layer's storage. Scales are the bits of float16, or None.
+    """One layer's storage, and of its KeyBasis what LeadingInt8Codec's keys have, others None.
+
+    Scales are the bits of float16, or None.
 
     keys        [num_blocks, num_kv_heads, block_size, data_size]
-    key_scales  [num_blocks, num_kv_heads, block_size], and a dimension more for 4-bit groups
+    key_scales  [num_blocks, num_kv_heads, block_size], and a dimension more for several
     """
 
     keys: Array
     key_scales: Array
     values: Array
     value_scales: Array
-    key_offsets: Array  # [num_kv_heads, head_dim], float32, subtracted before writing; or None
+    key_offsets: Array
+    keys_into: Array
+    queries_into: Array
 
 
 class Chunk(NamedTuple):
-    """4-bit numbers come multiplied by their scales; `soften` applies those of int8 vectors."""
+    """Numbers that come as bytes, not as int8, are multiplied by their scales; `soften` applies
+    those of int8 vectors."""
 
     keys: Array  # [head_dim, KEYS_PER_CHUNK]
     values: Array  # [KEYS_PER_CHUNK, head_dim] and room to read on
@@ -40,7 +45,7 @@ class Chunk(NamedTuple):
 
 @njit
 def make_chunk(head_dim):  # type: ignore[no-untyped-def]
-    max_groups = (head_dim + LANES - 1) // LANES
+    max_groups = max(2, (head_dim + LANES - 1) // LANES)  # keys of two scales have any size
     return Chunk(
         keys=np.empty((head_dim, KEYS_PER_CHUNK), np.float32),
         values=np.empty((KEYS_PER_CHUNK + 2 * LANES, head_dim), np.float32),
@@ -55,24 +60,49 @@ def load_chunk(blocks, slots, num_keys, rules, chunk):  # type: ignore[no-untype
     table, kv_head, first = slots
     for group in range(0, num_keys, LANES):
         place = (table, kv_head, first + group)
-        end = group + LANES
         scales = chunk.key_scales[:, group:]
         _load_scales(blocks.key_scales, place, scales)
-        groups = (scales.ctypes.data, rules.key_group_shift)
-        rows = _stored_rows(blocks.keys, place)
-        row_size = blocks.keys.shape[3]
-        if row_size >= LANES:
-            columns = chunk.keys[0, group:].ctypes.data
-            read_columns(rows, row_size, columns, groups, blocks.keys)
-        else:
-            read_rows(rows, row_size, chunk.values[group].ctypes.data, groups, blocks.keys)
-            chunk.keys[:, group:end] = chunk.values[group:end].T
+        _load_keys(blocks, blocks.key_offsets, place, rules.num_leading, chunk)
         scales = chunk.value_scales[:, group:]
         _load_scales(blocks.value_scales, place, scales)
-        groups = (scales.ctypes.data, rules.value_group_shift)
+        groups = (scales.ctypes.data, rules.group_shift)
         rows = _stored_rows(blocks.values, place)
         row_size = blocks.values.shape[3]
         read_rows(rows, row_size, chunk.values[group].ctypes.data, groups, blocks.values)
+
+
+@njit
+def _load_keys(blocks, offsets, place, num_leading, chunk):  # type: ignore[no-untyped-def]
+    """16 keys; heads may be too short for vectors of 16."""
+    rows, row_size = _stored_rows(blocks.keys, place), blocks.keys.shape[3]
+    group = place[2] % KEYS_PER_CHUNK
+    columns, scales = chunk.keys[:, group:], chunk.key_scales[:, group:]
+    if row_size - num_leading >= LANES:
+        addresses = (columns.ctypes.data, scales.ctypes.data)
+        read_columns(rows, (row_size, num_leading), addresses, blocks.keys)
+    elif offsets is None:
+        room = chunk.values[group : group + LANES]
+        read_rows(rows, row_size, room.ctypes.data, (scales.ctypes.data, 0), blocks.keys)
+        columns[:, :LANES] = room.T
+    else:
+        _load_short_leading_keys(blocks.keys, place, num_leading, scales, columns)
+
+
+@njit
+def _load_short_leading_keys(keys, place, num_leading, scales, columns):  # type: ignore[no-untyped-def]
+    """Number by number."""
+    table, kv_head, first = place
+    row_size = keys.shape[3]
+    for lane in range(LANES):
+        block, offset = divmod(first + lane, keys.shape[2])
+        row = keys[table[min(block, table.size - 1)], kv_head, offset]
+        for index in range(num_leading):
+            columns[index, lane] = np.float32(np.int8(row[index])) * scales[0, lane]
+        for index in range(num_leading, row_size):
+            low, high = np.int32(row[index] & 15) - 8, np.int32(row[index] >> 4) - 8
+            columns[index, lane] = np.float32(low) * scales[1, lane]
+            other = index + row_size - num_leading
+            columns[other, lane] = np.float32(high) * scales[1, lane]
 
 
 @njit

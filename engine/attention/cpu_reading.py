@@ -1,8 +1,8 @@
 """Reading stored vectors as floats, as functions that Numba code can call.
 
 Which code they become depends on the element type of the array `of`: uint8 is two 4-bit numbers a
-byte. Those are multiplied by their group's scale on the way, a single product of two floats, so
-that the result has the bits of Int4Codec's.
+byte. Those, and keys of LeadingInt8Codec, are multiplied by their scale on the way, a single
+product of two floats, so that the result has the bits of the codec's.
 
 `rows` is two addresses, of eight stored rows each. Columns, of keys and of scales, are written
 KEYS_PER_CHUNK floats apart. `groups` is two numbers: the address of the scales, which are such
@@ -11,7 +11,7 @@ columns, at the first row; and a shift, dimension d being of group d >> shift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -37,31 +37,26 @@ _HALF = LANES // 2  # rows whose addresses are surely one block's
 
 
 @intrinsic
-def read_columns(typing_context, rows, row_size, target, groups, of):  # type: ignore[no-untyped-def]
-    """Write 16 rows of `row_size` (16 or more) stored numbers as columns."""
+def read_columns(typing_context, rows, sizes, addresses, of):  # type: ignore[no-untyped-def]
+    """Write 16 rows of stored keys as columns; bytes are those of LeadingInt8Codec.
+
+    `sizes`: how many numbers or bytes a row is, and how many bytes of it are leading numbers; the
+    others are 16 or more. `addresses`: where to write, and where columns of scales are.
+    """
 
     def emit(builder: Any, arguments: Sequence[Any]) -> None:
-        rows, row_size, target, groups, _ = arguments
+        rows = arguments[0]
+        row_size, num_leading = cgutils.unpack_tuple(builder, arguments[1], 2)
+        target, scales = cgutils.unpack_tuple(builder, arguments[2], 2)
+        if of.dtype == types.uint8:
+            _unpack_leading(builder, rows, (row_size, num_leading), target, scales)
+            _unpack_columns(builder, rows, (row_size, num_leading), target, scales)
+            return
         with steps(builder, row_size, LANES) as start:
-            numbers = [
-                load(
-                    builder,
-                    builder.extract_value(rows, half),
-                    builder.add(start, builder.mul(row_size, INT64(row))),
-                    of.dtype,
-                )
-                for half in (0, 1)
-                for row in range(_HALF)
-            ]
-            for index, column in enumerate(transposed(builder, numbers)):
-                dimension = builder.add(start, INT64(index))
-                if of.dtype == types.uint8:
-                    _store_unpacked_column(builder, column, dimension, row_size, target, groups)
-                else:
-                    place = builder.mul(dimension, INT64(KEYS_PER_CHUNK))
-                    store(builder, target, place, to_float(builder, column, of.dtype))
+            for dimension, column in _columns(builder, rows, row_size, start, of.dtype):
+                _store_column(builder, target, dimension, to_float(builder, column, of.dtype))
 
-    return signature(emit, types.void, rows, row_size, target, groups, of)
+    return signature(emit, types.void, rows, sizes, addresses, of)
 
 
 @intrinsic
@@ -119,16 +114,54 @@ def _convert(builder: Any, stored: Any, count: Any, target: Any, kind: Any) -> N
         store(builder, target, start, to_float(builder, numbers, kind))
 
 
-def _store_unpacked_column(
-    builder: Any, column: Any, dimension: Any, row_size: Any, target: Any, groups: Any
+def _unpack_leading(
+    builder: Any, rows: Any, sizes: tuple[Any, Any], target: Any, scales: Any
 ) -> None:
-    address, shift = cgutils.unpack_tuple(builder, groups, 2)
-    for levels in _levels(builder, column):
-        group = builder.lshr(dimension, shift)
-        scale = load(builder, address, builder.mul(group, INT64(KEYS_PER_CHUNK)))
-        value = builder.fmul(to_float(builder, levels, types.int8), scale)
-        store(builder, target, builder.mul(dimension, INT64(KEYS_PER_CHUNK)), value)
-        dimension = builder.add(dimension, row_size)
+    """16 at a time; what that is too many is overwritten by `_unpack_columns`."""
+    row_size, num_leading = sizes
+    scale = load(builder, scales, INT64(0))
+    with cgutils.for_range_slice(builder, INT64(0), num_leading, INT64(LANES)) as (start, _):
+        for dimension, column in _columns(builder, rows, row_size, start, types.int8):
+            value = builder.fmul(to_float(builder, column, types.int8), scale)
+            _store_column(builder, target, dimension, value)
+
+
+def _unpack_columns(
+    builder: Any, rows: Any, sizes: tuple[Any, Any], target: Any, scales: Any
+) -> None:
+    row_size, num_leading = sizes
+    scale = load(builder, scales, INT64(KEYS_PER_CHUNK))
+    num_bytes = builder.sub(row_size, num_leading)
+    with steps(builder, num_bytes, LANES) as start:
+        first = builder.add(start, num_leading)
+        for place, column in _columns(builder, rows, row_size, first, types.uint8):
+            dimension = place
+            for levels in _levels(builder, column):
+                value = builder.fmul(to_float(builder, levels, types.int8), scale)
+                _store_column(builder, target, dimension, value)
+                dimension = builder.add(dimension, num_bytes)
+
+
+def _columns(
+    builder: Any, rows: Any, row_size: Any, start: Any, kind: Any
+) -> Iterator[tuple[Any, Any]]:
+    """16 columns of 16 rows, from `start` on, each with its number."""
+    numbers = [
+        load(
+            builder,
+            builder.extract_value(rows, half),
+            builder.add(start, builder.mul(row_size, INT64(row))),
+            kind,
+        )
+        for half in (0, 1)
+        for row in range(_HALF)
+    ]
+    for index, column in enumerate(transposed(builder, numbers)):
+        yield builder.add(start, INT64(index)), column
+
+
+def _store_column(builder: Any, target: Any, dimension: Any, column: Any) -> None:
+    store(builder, target, builder.mul(dimension, INT64(KEYS_PER_CHUNK)), column)
 
 
 def _unpack_rows(

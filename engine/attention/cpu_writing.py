@@ -27,38 +27,46 @@ def write_tokens(key, value, blocks, slots, rules, tokens):  # type: ignore[no-u
         block, offset = slots[token] // block_size, slots[token] % block_size
         for head in range(key.shape[1]):
             place = (block, head, offset)
-            vector = _centered(key[token, head], blocks.key_offsets, head)
-            _write_vector(
-                vector, blocks.keys, blocks.key_scales, place, rules.rotation, rules.key_group_shift
-            )
-            _write_vector(
-                value[token, head],
-                blocks.values,
-                blocks.value_scales,
-                place,
-                rules.rotation,
-                rules.value_group_shift,
-            )
+            _write_key(key[token, head], blocks, blocks.key_offsets, place, rules)
+            _write_vector(value[token, head], blocks.values, blocks.value_scales, place, rules)
 
 
 @njit
-def _centered(vector, offsets, head):  # type: ignore[no-untyped-def]
+def _write_key(vector, blocks, offsets, place, rules):  # type: ignore[no-untyped-def]
     if offsets is None:
-        return vector
-    return vector - offsets[head]
+        _write_vector(vector, blocks.keys, blocks.key_scales, place, rules)
+        return
+    head, num_leading = place[1], rules.num_leading
+    transformed = np.empty_like(vector)
+    transform(vector - offsets[head], blocks.keys_into[head], transformed)
+    stored, scales = blocks.keys[place], blocks.key_scales[place]
+    leading = stored[:num_leading].view(np.int8)
+    scales[0] = _quantize(transformed[:num_leading], leading)
+    rest = transformed[num_leading:]
+    _quantize_groups(rest, stored[num_leading:], scales[1:], rest.size)
 
 
 @njit
-def _write_vector(vector, stored, scales, place, rotation, group_shift):  # type: ignore[no-untyped-def]
+def _write_vector(vector, stored, scales, place, rules):  # type: ignore[no-untyped-def]
     if scales is None:
         stored[place][:] = vector
         return
     rotated = vector.copy()
-    rotate(rotated, rotation, 1.0)
+    rotate(rotated, rules.rotation, 1.0)
     if scales.ndim == 3:
         scales[place] = _quantize(rotated, stored[place])
     else:
-        _quantize_groups(rotated, stored[place], scales[place], 1 << group_shift)
+        _quantize_groups(rotated, stored[place], scales[place], 1 << rules.group_shift)
+
+
+@njit
+def transform(vector, matrix, target):  # type: ignore[no-untyped-def]
+    """target = vector @ matrix, in the order of `engine.kv.key_basis`."""
+    target[:] = 0
+    for index in range(vector.size):
+        number, row = vector[index], matrix[index]
+        for column in range(target.size):
+            target[column] += number * row[column]
 
 
 @njit

@@ -27,16 +27,16 @@ class ReferenceAttention(AttentionBackend):
         sliding_window: int | None,
     ) -> torch.Tensor:
         self._storage.write(layer_index, key, value, metadata.slot_mapping)
-        rotated = self._storage.scheme.rotate(query.float())
+        prepared = self._storage.scheme.prepare_queries(query.float(), layer_index)
         starts = metadata.query_starts.tolist()
-        output = torch.empty_like(rotated)
+        output = torch.empty_like(prepared)
         for index, num_keys in enumerate(metadata.context_lengths.tolist()):
             rows = slice(starts[index], starts[index + 1])
             stored = self._storage.read(layer_index, metadata.block_tables[index], num_keys)
             visible = visible_keys(
                 starts[index + 1] - starts[index], num_keys, sliding_window, query.device
             )
-            output[rows] = _attend_one(rotated[rows], stored.keys, stored.values, visible, scale)
+            output[rows] = _attend_one(prepared[rows], stored.keys, stored.values, visible, scale)
         return self._storage.scheme.rotate_back(output).to(query.dtype)
 
 

@@ -12,6 +12,7 @@ from engine.errors import ConfigError
 
 _INT8_MAX = 127
 _FLOAT16_MAX = 65504.0
+_MIN_GROUP_SIZE = 16
 
 
 class EncodedVectors(NamedTuple):
@@ -111,7 +112,9 @@ class Int4Codec(VectorCodec):
     LOWEST, HIGHEST = -8, 7
 
     def __init__(self, group_size: int) -> None:
-        assert group_size >= 16, "a kernel's vector of 16 numbers meets two groups at most"
+        assert group_size >= _MIN_GROUP_SIZE, (
+            "a kernel's vector of 16 numbers meets two groups at most"
+        )
         assert group_size & (group_size - 1) == 0, "a power of two: kernels divide by shifting"
         self.group_size = group_size
 
@@ -151,6 +154,49 @@ class Int4Codec(VectorCodec):
         """[..., head_dim] as [..., num_groups, group_size], filled up with zeros."""
         missing = -vectors.shape[-1] % self.group_size
         return functional.pad(vectors, (0, missing)).view(*vectors.shape[:-1], -1, self.group_size)
+
+
+class LeadingInt8Codec(VectorCodec):
+    """The first eighth of a vector's numbers as in Int8Codec, then the others as in Int4Codec.
+
+    For vectors whose first numbers matter most. The leading numbers have a scale, and the others
+    have one. They are at least two and an even number, so that the others fill whole bytes.
+    """
+
+    def data_dtype(self, model_dtype: torch.dtype) -> torch.dtype:
+        return torch.uint8
+
+    def num_leading(self, head_dim: int) -> int:
+        return max(2, head_dim // 16 * 2)
+
+    def data_size(self, head_dim: int) -> int:
+        return Int4Codec(_MIN_GROUP_SIZE).data_size(head_dim) + self.num_leading(head_dim) // 2
+
+    def scales_shape(self, head_dim: int) -> tuple[int, ...]:
+        return (2,)
+
+    def encode(self, vectors: torch.Tensor) -> EncodedVectors:
+        num_leading = self.num_leading(vectors.shape[-1])
+        first, others = vectors[..., :num_leading], vectors[..., num_leading:]
+        leading = Int8Codec().encode(first)
+        rest = _codec_of_one_group(others.shape[-1]).encode(others)
+        assert leading.scales is not None
+        assert rest.scales is not None
+        data = torch.cat((leading.data.view(torch.uint8), rest.data), dim=-1)
+        return EncodedVectors(data, torch.cat((leading.scales[..., None], rest.scales), dim=-1))
+
+    def decode(self, data: torch.Tensor, scales: torch.Tensor | None) -> torch.Tensor:
+        assert scales is not None
+        # Of 16 a + b numbers 2 a lead, and they take 9 a + b / 2 bytes.
+        num_leading = self.num_leading(data.shape[-1] // 9 * 16)
+        first, others = data[..., :num_leading], data[..., num_leading:]
+        leading = Int8Codec().decode(first.view(torch.int8), scales[..., 0])
+        rest = _codec_of_one_group(2 * others.shape[-1]).decode(others, scales[..., 1:])
+        return torch.cat((leading, rest), dim=-1)
+
+
+def _codec_of_one_group(size: int) -> Int4Codec:
+    return Int4Codec(max(_MIN_GROUP_SIZE, 1 << (size - 1).bit_length()))
 
 
 def _half_scales(scales: torch.Tensor) -> torch.Tensor:

@@ -7,8 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from engine.errors import ConfigError
-from engine.kv.codecs import EncodedVectors, Int4Codec, Int8Codec, ModelTypeCodec, VectorCodec
+from engine.kv.codecs import (
+    EncodedVectors,
+    Int4Codec,
+    Int8Codec,
+    LeadingInt8Codec,
+    ModelTypeCodec,
+    VectorCodec,
+)
 from engine.kv.hadamard import hadamard
+from engine.kv.key_basis import KeyBasis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,15 +26,15 @@ class KVScheme:
     Attention happens in the rotated space: the product of two rotated vectors is that of the
     vectors, so only queries are rotated on the way in, and sums of values back on the way out.
 
-    `key_offsets` are subtracted from a layer's keys before they are rotated: float32
-    [num_layers, num_kv_heads, head_dim]. That shifts the scores of a query all alike.
+    Keys can have a basis of their own instead, which is learnt from the model. Until it is, a
+    scheme that learns one rotates keys, too.
     """
 
     name: str
     keys: VectorCodec
     values: VectorCodec
-    centers_keys: bool = False  # it pays to learn key offsets
-    key_offsets: torch.Tensor | None = None
+    learns_key_basis: bool = False
+    key_basis: KeyBasis | None = None
 
     @property
     def is_quantized(self) -> bool:
@@ -35,20 +43,22 @@ class KVScheme:
 
     def encode_keys(self, keys: torch.Tensor, layer_index: int) -> EncodedVectors:
         """Keys [..., num_kv_heads, head_dim] as they are stored."""
-        if self.key_offsets is not None:
-            keys = keys.float() - self.key_offsets[layer_index]
-        return self.keys.encode(self._prepared(keys))
+        if self.key_basis is not None:
+            return self.keys.encode(self.key_basis.transform_keys(keys, layer_index))
+        return self.keys.encode(self._rotated(keys))
 
     def encode_values(self, values: torch.Tensor) -> EncodedVectors:
-        return self.values.encode(self._prepared(values))
+        return self.values.encode(self._rotated(values))
 
-    def rotate(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Bring float32 queries [..., head_dim] into the space of the stored keys."""
-        return hadamard(vectors) if self.is_quantized else vectors
+    def prepare_queries(self, queries: torch.Tensor, layer_index: int) -> torch.Tensor:
+        """Bring float32 [..., num_heads, head_dim] into the space of the stored keys."""
+        if self.key_basis is not None:
+            return self.key_basis.transform_queries(queries, layer_index)
+        return self._rotated(queries)
 
     def rotate_back(self, outputs: torch.Tensor) -> torch.Tensor:
         """Bring float32 sums of stored values [..., head_dim] back into the model's space."""
-        return self.rotate(outputs)  # its own inverse
+        return self._rotated(outputs)  # its own inverse
 
     def bytes_per_token(
         self, num_layers: int, num_kv_heads: int, head_dim: int, model_dtype: torch.dtype
@@ -62,15 +72,15 @@ class KVScheme:
         value_bytes = self.values.bytes_per_vector(head_dim, model_dtype)
         return num_layers * num_kv_heads * (key_bytes + value_bytes)
 
-    def _prepared(self, vectors: torch.Tensor) -> torch.Tensor:
-        return self.rotate(vectors.float()) if self.is_quantized else vectors
+    def _rotated(self, vectors: torch.Tensor) -> torch.Tensor:
+        return hadamard(vectors.float()) if self.is_quantized else vectors
 
 
 KV_SCHEMES = (
     KVScheme("none", ModelTypeCodec(), ModelTypeCodec()),
     KVScheme("int8", Int8Codec(), Int8Codec()),
-    KVScheme("k8v4", Int8Codec(), Int4Codec(16)),
-    KVScheme("int4", Int4Codec(32), Int4Codec(32), centers_keys=True),
+    KVScheme("k8v4", Int8Codec(), Int4Codec(group_size=16)),
+    KVScheme("int4", LeadingInt8Codec(), Int4Codec(group_size=64), learns_key_basis=True),
 )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import torch
 
 from engine.kv.codecs import EncodedVectors, VectorCodec
+from engine.kv.key_basis import hadamard_basis
 from engine.kv.schemes import KVScheme
 
 
@@ -37,7 +39,9 @@ class StoredVectors(NamedTuple):
 
 
 class KeysAndValues(NamedTuple):
-    keys: torch.Tensor  # float32 [num_tokens, num_kv_heads, head_dim], rotated as stored
+    keys: (
+        torch.Tensor
+    )  # float32 [num_tokens, num_kv_heads, head_dim], in the space they are stored in
     values: torch.Tensor
 
 
@@ -56,6 +60,9 @@ class PagedKVStorage:
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
     ) -> None:
+        if scheme.learns_key_basis and scheme.key_basis is None:
+            basis = hadamard_basis(num_layers, num_kv_heads, head_dim, device)
+            scheme = replace(scheme, key_basis=basis)
         self.scheme = scheme
         self.num_layers = num_layers
         self.num_blocks = num_blocks

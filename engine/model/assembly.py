@@ -17,6 +17,7 @@ from engine.attention.reference import ReferenceAttention
 from engine.batch import Runner
 from engine.config import EngineConfig, ModelInfo
 from engine.errors import ConfigError
+from engine.kv.codecs import LeadingInt8Codec
 from engine.kv.schemes import KVScheme, kv_scheme
 from engine.kv.storage import PagedKVStorage
 from engine.kv_quality import QualityTable
@@ -24,7 +25,7 @@ from engine.model.attention_hook import layer_windows
 from engine.model.experts import use_padded_experts
 from engine.model.fingerprint import kv_identity, model_fingerprint
 from engine.model.host_memory import num_host_slots
-from engine.model.key_offsets import NUM_SAMPLE_TOKENS, SAMPLE_TEXT, learn_key_offsets
+from engine.model.key_bases import learn_key_basis
 from engine.model.limits import (
     PoolSize,
     cpu_pool_bytes,
@@ -37,6 +38,7 @@ from engine.model.limits import (
 from engine.model.rope import long_rope_length
 from engine.model.row_padding import find_row_multiple
 from engine.model.runner import ModelRunner
+from engine.model.sample_text import NUM_SAMPLE_TOKENS, SAMPLE_TEXT
 from engine.model.warm_up import CountingAttention, check_model_runs, full_batch, measure_peak_bytes
 
 
@@ -133,7 +135,7 @@ def assemble(
     if warning is not None:
         logging.getLogger(__name__).warning(warning)
         report(warning)
-    factory = runner_factory(config, model, tokenizer)
+    factory = runner_factory(config, model, tokenizer, report)
     pool = size_pool(
         config,
         max_model_len=factory.max_model_len,
@@ -162,7 +164,10 @@ def assemble(
 
 
 def runner_factory(
-    config: EngineConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    config: EngineConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    report: Callable[[str], None] = lambda sentence: None,
 ) -> RunnerFactory:
     """What the settings and the model say of storages and runners, whatever their size.
 
@@ -180,17 +185,28 @@ def runner_factory(
         seed=config.seed,
         row_multiple=row_multiple(model, scheme),
     )
-    return with_key_offsets(factory, tokenizer) if scheme.centers_keys else factory
+    if not scheme.learns_key_basis:
+        return factory
+    report(f"Learning from a sample of text how to store keys in {scheme.name}.")
+    return with_key_basis(factory, tokenizer)
 
 
-def with_key_offsets(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:
-    """The same with what the model's keys have in common on a sample of text."""
+def with_key_basis(factory: RunnerFactory, tokenizer: PreTrainedTokenizerBase) -> RunnerFactory:
+    """The same with the basis that suits the model's keys on a sample of text."""
     num_tokens = min(NUM_SAMPLE_TOKENS, factory.max_model_len)
     token_ids = tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False)[:num_tokens]
     plain = replace(factory, scheme=kv_scheme("none"))
     storage = plain.make_storage(-(-len(token_ids) // factory.block_size))
-    offsets = learn_key_offsets(factory.model, storage, token_ids, factory.max_model_len)
-    return replace(factory, scheme=replace(factory.scheme, key_offsets=offsets))
+    codec = factory.scheme.keys
+    assert isinstance(codec, LeadingInt8Codec)
+    basis = learn_key_basis(
+        factory.model,
+        storage,
+        token_ids,
+        max_model_len=factory.max_model_len,
+        num_leading=codec.num_leading(storage.head_dim),
+    )
+    return replace(factory, scheme=replace(factory.scheme, key_basis=basis))
 
 
 def row_multiple(model: PreTrainedModel, scheme: KVScheme) -> int:

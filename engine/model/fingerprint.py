@@ -31,13 +31,15 @@ def model_fingerprint(model: PreTrainedModel) -> str:
 def kv_identity(fingerprint: str, scheme: KVScheme, device_type: str, backend_name: str) -> str:
     """All that stored K and V of a prefix depend on, over a restart too.
 
-    Key offsets are learnt at each start and need not be the same again, though the model is. Other
+    A key basis is learnt at each start and need not be the same again, though the model is. Other
     devices and back ends round otherwise.
     """
     parts = [fingerprint, scheme.name, device_type, backend_name]
-    if scheme.key_offsets is not None:
-        offsets = scheme.key_offsets.cpu().numpy().tobytes()
-        parts.append(hashlib.blake2b(offsets, digest_size=16).hexdigest())
+    if scheme.key_basis is not None:
+        digest = hashlib.blake2b(digest_size=16)
+        for tensor in scheme.key_basis:
+            digest.update(tensor.cpu().numpy().tobytes())
+        parts.append(digest.hexdigest())
     return "/".join(parts)
 
 

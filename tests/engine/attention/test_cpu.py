@@ -15,6 +15,7 @@ from engine.attention.cpu import NumbaAttention
 from engine.attention.interface import AttentionMetadata
 from engine.attention.reference import ReferenceAttention
 from engine.errors import ConfigError
+from engine.kv.key_basis import KeyBasis
 from engine.kv.schemes import kv_scheme
 from engine.kv.storage import PagedKVStorage
 from tests.attention_case import AttentionCase
@@ -203,11 +204,16 @@ def test_br_32_a_number_gone_wrong_stays_in_its_sequence(scheme: str, broken: fl
         assert torch.equal(written, wanted)
 
 
-@pytest.mark.parametrize("head_dim", [64, 24])
-def test_key_offsets_are_subtracted_as_the_scheme_subtracts_them(head_dim: int) -> None:
+@pytest.mark.parametrize("head_dim", [128, 96, 64, 24, 6])
+def test_a_learnt_basis_is_used_as_the_scheme_uses_it(head_dim: int) -> None:
     generator = torch.Generator().manual_seed(1)
-    offsets = 3 * torch.randn(2, 3, head_dim, generator=generator)
-    scheme = replace(kv_scheme("int4"), key_offsets=offsets)
+    offsets, matrices = (
+        torch.randn(2, 3, *(head_dim,) * count, generator=generator) for count in (1, 2)
+    )
+    # Orthogonal, so that scores are of the usual size; and sizes that differ by a power of 2.
+    rotations = torch.linalg.qr(matrices).Q
+    basis = KeyBasis(offsets, rotations * 4, rotations / 4)
+    scheme = replace(kv_scheme("int4"), key_basis=basis)
     assert_as_reference(
         AttentionCase((70, 21), scheme=scheme, head_dim=head_dim), [(0, 0, 70), (1, 0, 21)]
     )
