@@ -128,6 +128,10 @@ class EngineConfig:
             f"--swap-space must be at least 0, not {self.swap_space or 0:g}.",
         )
         _require(
+            self.disk_cache is None or self.disk_cache != Path(),
+            "--disk-cache is empty: name a directory, or leave it out.",
+        )
+        _require(
             self.disk_cache is None or self.swap_space != 0,
             "--disk-cache needs host memory, through which its blocks pass: leave --swap-space "
             "out, or make it larger than 0.",

@@ -107,6 +107,7 @@ def test_truth_in_a_variable(text: str, value: bool) -> None:
             "--swap-space and --disk-cache keep blocks for reuse: do not use them with "
             "--no-enable-prefix-caching.",
         ),
+        (["--disk-cache", ""], "--disk-cache is empty: name a directory, or leave it out."),
         (["--disk-cache-gib", "0"], "--disk-cache-gib must be above 0, not 0."),
         (["--port", "70000"], "--port must be from 0 (any free one) to 65535, not 70000."),
         (["--api-key", " "], "--api-key must be non-empty ASCII text."),

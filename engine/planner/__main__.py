@@ -21,6 +21,8 @@ from engine.planner.text import plan_json, plan_text
 if TYPE_CHECKING:
     from engine.model.outline import ModelOutline
 
+_MAX_WISH = 10**9
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: planned (whether it fits or not), 1: the model cannot be read, 2: an option is wrong."""
@@ -66,8 +68,10 @@ def _engine_config(options: argparse.Namespace) -> EngineConfig:
 def _wishes(options: argparse.Namespace, config: EngineConfig) -> MemoryWishes:
     for name in ("gpu_gib", "context", "concurrency"):
         value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise ConfigError(f"--{name.replace('_', '-')} must be above 0, not {value}.")
+        if value is not None and not 0 < value < _MAX_WISH:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} must be above 0 and below {_MAX_WISH:,}, not {value}."
+            )
     return MemoryWishes(
         gpu_bytes=int(options.gpu_gib * GIB),
         gpu_memory_utilization=config.gpu_memory_utilization,

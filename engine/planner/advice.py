@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from engine.planner.plan import GIB, FormatPlan, MemoryPlan
@@ -25,10 +26,12 @@ def advice_for(plan: MemoryPlan) -> tuple[str, ...]:
 def _about_weights(plan: MemoryPlan) -> Iterator[str]:
     outline = plan.outline
     taken_bytes = outline.weights_bytes + plan.work_space_bytes
+    held_bytes = taken_bytes + plan.chosen.bytes_per_conversation
+    card_gib = math.ceil(held_bytes / plan.wishes.gpu_memory_utilization / GIB)
     yield (
         f"The weights do not fit: with work space they take {taken_bytes / GIB:.1f} GiB of "
-        f"{plan.usable_bytes / GIB:.1f}. A card of "
-        f"{taken_bytes / plan.wishes.gpu_memory_utilization / GIB:.0f} GiB would just hold them."
+        f"{plan.usable_bytes / GIB:.1f}. A card of {card_gib} GiB would hold them and "
+        f"{_conversations(1, plan)}."
     )
     if outline.bytes_per_number > 2:
         half_gib = outline.num_parameters * 2 / GIB

@@ -128,9 +128,26 @@ def test_a_hub_model_costs_one_small_file(
     ("arguments", "code", "sentence"),
     [
         (["./nothing"], 2, "--model ./nothing does not exist"),
-        (["bundled", "--gpu-gib", "0"], 2, "--gpu-gib must be above 0, not 0.0."),
-        (["bundled", "--gpu-gib", "nan"], 2, "--gpu-gib must be above 0, not nan."),
-        (["bundled", "--concurrency", "-1"], 2, "--concurrency must be above 0, not -1."),
+        (
+            ["bundled", "--gpu-gib", "0"],
+            2,
+            "--gpu-gib must be above 0 and below 1,000,000,000, not 0.0.",
+        ),
+        (
+            ["bundled", "--gpu-gib", "inf"],
+            2,
+            "--gpu-gib must be above 0 and below 1,000,000,000, not inf.",
+        ),
+        (
+            ["bundled", "--gpu-gib", "nan"],
+            2,
+            "--gpu-gib must be above 0 and below 1,000,000,000, not nan.",
+        ),
+        (
+            ["bundled", "--concurrency", "-1"],
+            2,
+            "--concurrency must be above 0 and below 1,000,000,000, not -1.",
+        ),
         (["bundled", "--block-size", "7"], 2, "--block-size must be a power of two"),
         ([str(MOE), "--context", "9999"], 2, "--context 9999 is more than the 4,096 tokens"),
     ],

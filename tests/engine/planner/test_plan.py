@@ -130,3 +130,10 @@ def test_weights_that_do_not_fit_are_the_first_thing_to_change() -> None:
     said = advice_for(plan)
     assert said[0].startswith("The weights do not fit: with work space they take 4.7 GiB of 3.0.")
     assert said[1] == "--dtype bfloat16: the weights take 2.0 GiB."
+
+
+def test_the_card_that_is_named_holds_the_model_and_a_conversation() -> None:
+    said = advice_for(planned(2.0, gpu_memory_utilization=0.75))[0]
+    gib = int(said.partition("A card of ")[2].split()[0])
+    assert planned(gib, gpu_memory_utilization=0.75).chosen.fits
+    assert not planned(gib - 1, gpu_memory_utilization=0.75).chosen.fits
