@@ -30,7 +30,7 @@ MEASURED_FORMATS = (
     MeasuredFormat("bundled", "none", 0.0, 1.0, "2026-12-01", "3a97f79"),
     MeasuredFormat("bundled", "int8", 0.000377, 0.9879, "2026-12-01", "3a97f79"),
     MeasuredFormat("bundled", "k8v4", 0.007357, 0.9547, "2026-12-01", "638deb9"),
-    MeasuredFormat("bundled", "int4", 0.063830, 0.8721, "2026-12-01", "638deb9"),
+    MeasuredFormat("bundled", "int4", 0.027668, 0.9142, "2026-12-01", "019b550"),
 )
 
 

@@ -140,9 +140,11 @@ class SlowRunner(FakeRunner):
         self.may_go_on = threading.Event()
         self.may_go_on.set()
         self.fault = self._wait
+        self.num_begun = 0  # steps, the one that waits included
         self._step_s = step_s
 
     def _wait(self, batch: ScheduledBatch) -> None:
+        self.num_begun += 1
         time.sleep(self._step_s)
         self.may_go_on.wait(10)
 

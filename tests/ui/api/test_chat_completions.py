@@ -96,7 +96,7 @@ def test_over_the_bound_clients_are_told_when_to_come_back(tokenizer_path: Path)
     with bench(tokenizer_path, runner, max_num_seqs=1, max_queued_requests=1) as b:
         runner.may_go_on.clear()
         with b.stream(max_tokens=2), b.stream(max_tokens=2):  # one in the free slot, one waiting
-            wait_until(lambda: runner.batches != [])
+            wait_until(lambda: runner.num_begun > 0)
             response = b.post(max_tokens=2)
             runner.may_go_on.set()
     assert response.status_code == 429
